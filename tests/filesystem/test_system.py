@@ -21,11 +21,12 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 import coregw
+from coregw._core import encode_attributes
 from coregw.client import Client
 from coregw.client.folders import names as folder_names
 from coregw.client.folders.names import can_be_name
 from coregw.client.static.export import export_static
-from coregw.errors import CoregwError, InvalidInput, ProofError, RootNotFound
+from coregw.errors import CoregwError, InvalidInput, ProofError, RootNotFound, TooLarge
 from coregw.filesystem import CoregwFileSystem, OpenFile
 from filesystem.conftest import added
 from gateways import Counted, Reply, lying_gateway, scripted_gateway
@@ -342,3 +343,27 @@ def test_drives_and_paths_are_no_file_names_on_windows(monkeypatch: pytest.Monke
     monkeypatch.undo()
     for name in ("C:evil", "..\\evil", "a\\b", "//host/share", "", ".", ".."):
         assert not names["can_be_name"](name)
+
+
+@pytest.mark.parametrize("links", [False, True])
+def test_a_small_root_with_endless_entries_is_too_large(client: Client, honest: str, links: bool) -> None:
+    """Each map has the next one three times; or three links lead to the folder that they are in."""
+    if links:
+        record, _ = encode_attributes("link", link=b".")
+        attributes = client.create_root(dict.fromkeys("abc", record))
+        root = client.create_root({"file": client.put_payload(b"x"), ".coregw/attributes": attributes})
+    else:
+        root = client.create_root({"file": client.put_payload(b"x")})
+        for _ in range(40):
+            root = client.create_root(dict.fromkeys("abc", root))
+    fs = CoregwFileSystem(honest, max_entries=500, skip_instance_cache=True)
+    if not links:
+        with pytest.raises(TooLarge, match="500"):
+            fs.find(root)
+    with pytest.raises(TooLarge, match="500"):
+        fs.find(root, withdirs=True)
+    with pytest.raises(TooLarge, match="500"):
+        fs.glob(f"{root}/**")
+    with pytest.raises(TooLarge, match="500"):
+        list(fs.walk(root))
+    assert len(list(fs.walk(root, maxdepth=2))) == 4

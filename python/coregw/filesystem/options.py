@@ -18,7 +18,7 @@ __all__ = ["CONNECTION_OPTIONS", "PROTOCOLS", "SETTINGS", "checked_roots", "clie
 
 PROTOCOLS: Final = ("coregw", "coregw+http", "coregw+https")
 CONNECTION_OPTIONS: Final = frozenset(ENVIRONMENT)
-SETTINGS: Final = frozenset({"cache_bytes", "read_ahead_bytes", "retry_seconds"})
+SETTINGS: Final = frozenset({"cache_bytes", "max_entries", "read_ahead_bytes", "retry_seconds"})
 
 
 def client_of(gateway: str | Sequence[str] | None, trust: str | None, options: Mapping[str, object]) -> Client:

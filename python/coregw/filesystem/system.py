@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 from fsspec import AbstractFileSystem
 
@@ -16,7 +16,7 @@ from coregw.client import File
 from coregw.client.folders.levels import folder_level, folder_tree
 from coregw.client.folders.names import can_be_name, refused
 from coregw.client.opened.reading import Reading, read_files
-from coregw.errors import InvalidInput, NotFound
+from coregw.errors import InvalidInput, NotFound, TooLarge
 from coregw.filesystem.options import PROTOCOLS, checked_roots, client_of, gateway_of, stripped
 from coregw.filesystem.place import Path, Place, Places
 from coregw.folders.attributes import FolderEntry
@@ -28,6 +28,7 @@ _WHOLE: Final = 1 << 62
 _MAX_NESTING: Final = 64
 
 Info = dict[str, Any]
+_T = TypeVar("_T")
 
 
 class OpenFile(File):
@@ -68,8 +69,8 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
             the trust store, each of which stands for one root as long as this object exists.
         trust: The file of the trust store; by default the user's.
         options: Options of `coregw.client.ConnectionOptions` as text (``bearer_token``, ``ca_cert``, …; ``headers`` as
-            a mapping), by default those of the environment; and ``cache_bytes``, ``read_ahead_bytes`` and
-            ``retry_seconds`` of `coregw.client.ClientSettings`.
+            a mapping), by default those of the environment; and ``cache_bytes``, ``read_ahead_bytes``,
+            ``max_entries`` and ``retry_seconds`` of `coregw.client.ClientSettings`.
 
     Raises:
         InvalidInput: An option is unknown or malformed.
@@ -176,15 +177,37 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         """Return the files below a path. Without `maxdepth` and `withdirs`, one request for about 1,000 of them.
 
         Links to folders are not followed.
+
+        Raises:
+            TooLarge: There are more than `ClientSettings.max_entries` entries: maps that nest others many times are a
+                small root with as many files as its maker likes.
         """
         path = self._strip_protocol(path)
         place = self.place(path)
         if maxdepth is not None or withdirs or place.target is not None or not place.map:
             return super().find(path, maxdepth=maxdepth, withdirs=withdirs, detail=detail, **kwargs)
         with _reading(path):
-            infos = [self._entry_info(name, entry) for name, entry in self._tree(path, place.map, place.inside, 0)]
+            tree = _counted(self._tree(path, place.map, place.inside, 0), self.client.settings.max_entries)
+            infos = [self._entry_info(name, entry) for name, entry in tree]
         found = {each["name"]: each for each in sorted(infos, key=_name) if each["type"] != "directory"}
         return found if detail else list(found)
+
+    def walk(
+        self,
+        path: str,
+        maxdepth: int | None = None,
+        topdown: bool = True,
+        on_error: Any = "omit",  # noqa: ANN401 - as fsspec's
+        **kwargs: Any,  # noqa: ANN401 - as fsspec's
+    ) -> Iterator[Any]:
+        """Yield the folders below a path with their entries, as fsspec's. Raises `TooLarge` as `find`."""
+        path = self._strip_protocol(path)
+        # Folders below are walked by calls of this method, which share the count.
+        count = kwargs.setdefault("_count", _Count(self.client.settings.max_entries))
+        for top, folders, files in super().walk(path, maxdepth, topdown, on_error, **kwargs):
+            if top == path:
+                count.add(len(folders) + len(files))
+            yield top, folders, files
 
     def ukey(self, path: str) -> str:
         """Return the CID of a file: files with the same bytes in the same chunks have the same one."""
@@ -348,6 +371,27 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         if size is None and (may_fetch or cid.kind == "list" or cid.hash_name == "identity"):
             size = self.client.run(Reading(self.client.settings, self.client.cache, cid).size())
         return {"name": path, "type": "file", "size": size, "cid": target, **_recorded(record)}
+
+
+class _Count:
+    """Counts entries, up to a limit."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = self._left = limit
+
+    def add(self, entries: int) -> None:
+        """Count some more. Raises `TooLarge` beyond the limit."""
+        self._left -= entries
+        if self._left < 0:
+            raise TooLarge(f"the folder has more than {self._limit:,} entries")
+
+
+def _counted(entries: Iterator[_T], limit: int) -> Iterator[_T]:
+    """Yield entries. Raises `TooLarge` beyond a limit."""
+    count = _Count(limit)
+    for each in entries:
+        count.add(1)
+        yield each
 
 
 @contextmanager
