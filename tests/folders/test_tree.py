@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -220,3 +222,49 @@ def test_malformed_arguments_are_refused(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput) as refused:
             coregw.verify_tree(root, tmp_path)
         assert refused.value.code == "kind_mismatch"
+
+
+WITHOUT_OPENAT2 = """
+import ctypes, struct, sys
+
+ALLOW, ENOSYS = 0x7FFF0000, 0x50000 + 38
+steps = [(0x20, 0, 0, 0), (0x15, 0, 1, 437), (0x06, 0, 0, ENOSYS), (0x06, 0, 0, ALLOW)]  # 437 is openat2
+program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+filter = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(program)))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0  # no new privileges
+if libc.prctl(22, 2, ctypes.byref(filter), 0, 0) != 0:
+    sys.exit(77)
+assert libc.syscall(437, 0, 0, 0, 0) == -1 and ctypes.get_errno() == 38
+"""
+SWAPPED = """
+import sys
+from pathlib import Path
+from coregw.folders.survey import survey
+from coregw.folders.tree import Recorded, hash_survey
+
+top, swapped, target = map(Path, sys.argv[1:])
+found = survey(top)
+(top / swapped).rename(top.parent / "away")
+(top / swapped).symlink_to(target)
+hashed = hash_survey(found, recorded=Recorded("none"))
+print(hashed.root, *(each.file.relative_to(top) for each in hashed.skipped))
+"""
+
+
+@pytest.mark.parametrize("swapped", ["folder", "folder/below"])
+@pytest.mark.parametrize("prepare", ["", WITHOUT_OPENAT2], ids=["openat2", "older kernels"])
+def test_a_folder_that_becomes_a_link_leads_to_no_files_outside(tmp_path: Path, swapped: str, prepare: str) -> None:
+    """Somebody who may write to the folder must not have files added that they cannot read."""
+    top, outside = tmp_path / "top", tmp_path / "outside"
+    for each in (top / "folder" / "below", top / "kept" / "below", outside / "below", outside):
+        each.mkdir(parents=True, exist_ok=True)
+        (each / "file").write_bytes(f"{each}".encode())
+    link = outside if swapped == "folder" else outside / "below"
+    command = [sys.executable, "-c", prepare + SWAPPED, str(top), swapped, str(link)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode == 77:
+        pytest.skip("no seccomp filters here")
+    kept = coregw.payload_cid((top / "kept" / "below" / "file").read_bytes())
+    assert done.stderr == ""
+    assert done.stdout.split() == [coregw.Map({"kept/below/file": kept}).root, "folder/below/file"]

@@ -64,7 +64,7 @@ impl From<core::Error> for Unread {
     }
 }
 
-/// Reads a file that is not a symbolic link, and returns its contents.
+/// Reads a file that `open` opens, and returns its contents.
 ///
 /// A file that changes meanwhile is read again. If it has the same bytes up to the size that it had at first, it only
 /// grew, or its times changed: then these bytes are one version of it. `take` gets the CID and the bytes of each chunk
@@ -73,14 +73,14 @@ impl From<core::Error> for Unread {
 /// # Errors
 /// Why there is no one version: the file cannot be read, is not a regular file, or keeps changing.
 fn read(
-    path: &Path,
+    open: impl Fn() -> io::Result<File>,
     suite: Suite,
     buffer: &mut Vec<u8>,
     take: &mut impl FnMut(&Cid, &[u8]) -> bool,
 ) -> Result<Contents, Unread> {
     let mut last: Option<(FileState, Vec<Chunk>)> = None;
     for _ in 0..MAX_READS {
-        let (mut file, state) = open_regular(path)?;
+        let (mut file, state) = open_regular(open()?)?;
         let limit = last.as_ref().map_or(state.size, |last| last.0.size.min(state.size));
         let mut found = Vec::new();
         let read = each_chunk(&mut file, limit, buffer, &mut |bytes| {
@@ -103,12 +103,12 @@ fn read(
 
 /// As [`read`], into memory that the thread keeps.
 pub(super) fn read_here(
-    path: &Path,
+    open: impl Fn() -> io::Result<File>,
     suite: Suite,
     take: &mut impl FnMut(&Cid, &[u8]) -> bool,
 ) -> Result<Contents, Unread> {
     thread_local!(static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
-    BUFFER.with_borrow_mut(|buffer| read(path, suite, buffer, take))
+    BUFFER.with_borrow_mut(|buffer| read(open, suite, buffer, take))
 }
 
 /// The hash function of payloads.
@@ -119,8 +119,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }
 
-fn open_regular(path: &Path) -> Result<(File, FileState), Unread> {
-    let file = open(path)?;
+fn open_regular(file: File) -> Result<(File, FileState), Unread> {
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(Unread::Skipped("not a regular file".to_owned()));

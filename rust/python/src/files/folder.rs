@@ -158,7 +158,7 @@ fn find(hashed: &Hashed, index: usize, xattrs: bool, signals: &Signals) -> Found
     }
     if hashed.state.entries.kind(index) == EntryKind::File && !hashed.targets.is_known(index) {
         let is_interrupted_after = &mut |_: &_, bytes: &[u8]| signals.is_interrupted_after(bytes.len() as u64);
-        let read = contents::read_here(&hashed.state.location(index), hashed.suite, is_interrupted_after);
+        let read = contents::read_here(|| hashed.state.open(index), hashed.suite, is_interrupted_after);
         found.outcome = read.map_or_else(Outcome::Unread, Outcome::Read);
     }
     if xattrs {

@@ -3,6 +3,8 @@
 //! Names are bytes and files are opened without following links, so most of it needs a Unix (`unsupported`).
 
 pub mod attributes;
+#[cfg(unix)]
+mod beneath;
 pub mod chunks;
 #[cfg(unix)]
 mod contents;

@@ -1,8 +1,9 @@
 //! The class `Survey`: what a folder has, found on all cores.
 
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::{fs, io};
 
 use core::{Error, Key, Result};
@@ -14,6 +15,7 @@ use pyo3::types::PyRange;
 use crate::detach::{self, Work};
 use crate::tuples;
 
+use super::beneath::Beneath;
 use super::entries::{EntryKind, FileState, FolderDraft, FolderItems, Inventory};
 use super::ignores::Excludes;
 use super::signals::Signals;
@@ -36,6 +38,8 @@ pub(super) struct State {
     /// The folder; of a single file, the file.
     top: PathBuf,
     is_single_file: bool,
+    /// The folder, opened when its first file is read.
+    beneath: OnceLock<Beneath>,
     pub(super) entries: Inventory,
     skips: Vec<Skip>,
     counts: Counts,
@@ -136,12 +140,25 @@ impl State {
                 EntryKind::Folder => counts.folders += 1,
             }
         }
-        Self { top, is_single_file, entries, skips, counts }
+        Self { top, is_single_file, beneath: OnceLock::new(), entries, skips, counts }
     }
 
     /// What the walk left out.
     pub(super) fn skips(&self) -> &[Skip] {
         &self.skips
+    }
+
+    /// Opens a file for reading. No symbolic link below the folder is followed. O(depth).
+    pub(super) fn open(&self, index: usize) -> io::Result<File> {
+        if self.is_single_file {
+            return super::open(&self.top);
+        }
+        if self.beneath.get().is_none() {
+            // Another thread may be faster, with the same folder.
+            let _ = self.beneath.set(Beneath::new(&self.top)?);
+        }
+        let beneath = self.beneath.get().ok_or(io::ErrorKind::NotFound)?;
+        beneath.open(&self.entries.path(index))
     }
 
     /// Where an entry is on the disk. O(depth).

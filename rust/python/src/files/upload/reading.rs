@@ -224,7 +224,7 @@ impl Reading {
         };
         let mut is_left_out = false;
         self.files_read.fetch_add(1, Ordering::Relaxed);
-        let read = contents::read_here(&self.state.location(index), suite, &mut |cid, bytes| {
+        let read = contents::read_here(|| self.state.open(index), suite, &mut |cid, bytes| {
             self.progress.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             // A file that was touched, and has the bytes of the last time.
             if old == Some(*cid) {
