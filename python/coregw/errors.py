@@ -204,7 +204,7 @@ ERROR_CODES: Final[Mapping[str, ErrorCode]] = MappingProxyType(
         "kind_mismatch": ErrorCode(400, InvalidInput, "A CID is not of the kind that its position requires."),
         "unauthorized": ErrorCode(401, Unauthorized, "The bearer token is missing or wrong."),
         "forbidden_origin": ErrorCode(403, InvalidInput, "A web page of this origin may not write to the gateway."),
-        "read_only": ErrorCode(403, InvalidInput, "The gateway or static tree takes no writes."),
+        "read_only": ErrorCode(403, InvalidInput, "The gateway or static tree accepts no writes."),
         "root_not_found": ErrorCode(404, RootNotFound, "The gateway does not hold the root."),
         "path_not_found": ErrorCode(404, UnprovenAbsence, "The path, key or index does not exist below the root."),
         "page_not_found": ErrorCode(404, NotFound, "The gateway does not hold the page."),

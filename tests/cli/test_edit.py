@@ -160,8 +160,8 @@ def test_mv(run: Run, root: str, tree: Path, old: str, new: str) -> None:
     ("old", "new", "says"),
     [
         ("docs", "docs/deep", "docs can't be moved into itself"),
-        ("docs", "readme", "readme is there already"),
-        ("readme", "readme", "readme is there already"),
+        ("docs", "readme", "readme already exists"),
+        ("readme", "readme", "readme already exists"),
         ("none", "x", "no such file"),
         ("docs/a", "readme/x", "readme is a file"),
         ("readme", ".coregw/x", "reserved"),

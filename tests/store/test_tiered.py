@@ -363,10 +363,10 @@ async def test_an_edge_takes_no_writes(tiered: TieredStore) -> None:
         lambda: tiered.put_payloads([(b"k", b"v")]),
         lambda: tiered.renew(Stored.ROOTS, [b"k"]),
     ):
-        with pytest.raises(InvalidInput, match="takes no writes: send them to http://upstream") as caught:
+        with pytest.raises(InvalidInput, match="accepts no writes: send them to http://upstream") as caught:
             await write()
         assert caught.value.code == "read_only"
-    with pytest.raises(InvalidInput, match="takes no writes"):
+    with pytest.raises(InvalidInput, match="accepts no writes"):
         tiered.begin_payload()
     assert await tiered.list_rows(Table.RECORDS, b"n", None, 1) == []
     assert await tiered.renew(Stored.PAYLOADS, [multihash_of(b"absent")]) == [None]

@@ -72,13 +72,13 @@ class WriteAccess:
     def check_not_read_only(self) -> None:
         """Raise `InvalidInput` (code ``read_only``) if nobody may write."""
         if self.is_read_only:
-            raise InvalidInput("this gateway takes no writes", code="read_only")
+            raise InvalidInput("this gateway accepts no writes", code="read_only")
 
     def check(self, description: Description, scope: Scope) -> None:
         """Check that a request may use a route; any may that does not write.
 
         Raises:
-            InvalidInput: If it writes and the gateway takes no writes (code ``read_only``).
+            InvalidInput: If it writes and the gateway accepts no writes (code ``read_only``).
             Unauthorized: If it writes, and lacks the token.
         """
         if not description.writes:

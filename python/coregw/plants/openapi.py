@@ -16,7 +16,7 @@ VERSION: Final = "1.0.0"
 _FAILURES: Final = {
     400: "Unexpected error: the body is invalid (`error` is 400), or the id is taken (`error` is 409).",
     401: "The bearer token is missing or wrong.",
-    403: "The gateway takes no writes.",
+    403: "The gateway accepts no writes.",
     413: "The body is too large.",
     415: "The body is not sent as `application/json`.",
     500: "The service failed.",

@@ -62,7 +62,7 @@ def test_an_edge_answers_as_its_upstream_does_and_while_that_is_away(stack: Exit
             lambda: client.update(s.root, {"a": s.large}),
             lambda: client.add(source, use_cache=False),
         ):
-            with pytest.raises(InvalidInput, match="takes no writes: send them to") as caught:
+            with pytest.raises(InvalidInput, match="accepts no writes: send them to") as caught:
                 write()
             assert caught.value.code == "read_only"
     assert httpx2.get(f"{edge.url}/readyz").status_code == 200
@@ -110,7 +110,7 @@ def test_an_edge_with_workers_keeps_one_cache(stack: ExitStack, tmp_path: Path) 
     for _ in range(4):
         with Client(edge.url, SETTINGS) as client:
             assert [read(client) for read in reads(s)[:-1]] == expected[:-1]
-            with pytest.raises(InvalidInput, match="takes no writes"):
+            with pytest.raises(InvalidInput, match="accepts no writes"):
                 client.put_payload(b"x")
     assert requests(tmp_path / "edge") == asked
 

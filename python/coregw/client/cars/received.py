@@ -156,7 +156,7 @@ class ReceivedPayloads(SpooledBody):
                 raise ProofError(f"{self._what}: {cid.text} was not requested", check="answer")
         absent = absent or next(rest, None)
         if absent is not None:
-            raise PayloadNotFound(f"{missing} {absent.text}; nothing may be missing")
+            raise PayloadNotFound(f"{missing} {absent.text}; every requested payload is needed")
 
     def whole(self) -> bytes:
         """Return all of it."""

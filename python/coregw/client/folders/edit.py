@@ -145,11 +145,11 @@ def move_path(client: Client, root: str, old: Sequence[str], new: Sequence[str])
         place = (*place, source[-1])
         there = [entry for entry in there if entry.segments[: len(place)] == place]
     if place == source:
-        raise InvalidInput(f"{_shown(source)} is there already", code="invalid_path")
+        raise InvalidInput(f"{_shown(source)} already exists", code="invalid_path")
     if place[: len(source)] == source:
         raise InvalidInput(f"{_shown(source)} can't be moved into itself", code="invalid_path")
     if there and (is_folder or _is_folder(there, place)):
-        raise Conflict(f"{_shown(place)} is there already")
+        raise Conflict(f"{_shown(place)} already exists")
     _check_parents(client, root, place)
     files: dict[Path, str | None] = {}
     records: dict[Path, str | None] = {}

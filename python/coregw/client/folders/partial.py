@@ -119,7 +119,7 @@ def _make(folder: Path, destination: Path) -> tuple[Path, int]:
             return folder, lock
         if os.path.lexists(folder):
             folder = folder.with_name(f".coregw-{os.urandom(8).hex()}.partial")
-    raise InvalidInput(f"{folder}: is made and removed again and again", code="invalid_path")
+    raise InvalidInput(f"{folder}: is repeatedly created and removed", code="invalid_path")
 
 
 def _lock(folder: Path, on_writer: Callable[[], None], *, is_new: bool = False) -> int | None:

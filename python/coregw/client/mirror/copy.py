@@ -96,7 +96,7 @@ async def mirror(
         progress: Called with further numbers of bytes that are sent to the destination.
 
     Raises:
-        InvalidInput: `root` is not a root; roots nest too deep; the destination takes no writes.
+        InvalidInput: `root` is not a root; roots nest too deep; the destination accepts no writes.
         RootNotFound, PayloadNotFound: The source does not hold the root, or something below it.
         ProofError: A side sent something else than what was named; the message has its address.
         TooLarge: A list has more than `ClientSettings.max_entries` elements.

@@ -92,7 +92,7 @@ class PayloadCopier:
         file = await self._store.open_payload(multihash)
         if file is None:
             name, url = Cid(RAW + multihash).text, self._store.upstream.url
-            raise PayloadNotFound(f"{url} does not hold the payload {name}; nothing may be missing")
+            raise PayloadNotFound(f"{url} does not hold the payload {name}; the source must hold everything")
         with file:
             size = await self._tree.put_file(payload_path(multihash), file)
         self._copied(size)

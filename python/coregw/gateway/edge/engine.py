@@ -15,7 +15,7 @@ __all__ = ["EdgeEngine", "WritingEdgeEngine"]
 
 
 class EdgeEngine(Engine):
-    """An engine over the store of an edge, which takes no writes.
+    """An engine over the store of an edge, which accepts no writes.
 
     Args:
         store: The store.

@@ -219,5 +219,5 @@ class UpstreamNames(Publications):
 
     def _refuse(self) -> NoReturn:
         raise InvalidInput(
-            f"this is an edge, which takes no writes: send them to {self._upstream.url}", code="read_only"
+            f"this is an edge, which accepts no writes: send them to {self._upstream.url}", code="read_only"
         )

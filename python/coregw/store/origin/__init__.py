@@ -4,7 +4,7 @@ What it reads from is an `Upstream`: a gateway, or a static tree behind any web 
 is not trusted. Each object is compared with the digest in its name before it is returned (`Checks`); one that differs
 raises `UpstreamDamaged`, which names its URL.
 
-It takes no writes. It has no dates either: that a root or payload is held is what the upstream said a moment ago.
+It accepts no writes. It has no dates either: that a root or payload is held is what the upstream said a moment ago.
 """
 
 from coregw.store.origin.store import OriginStore

@@ -13,7 +13,7 @@ What it promises, of the contract of `coregw.store.Store`:
 - **Nothing is linearizable or dated.** A root or payload that the upstream does not have now may be there a moment
   later, and the reverse; `renew` looks payloads up, and dates nothing. What was stored at the upstream before is read
   here as `coregw.store.testing.PayloadContract` says.
-- **It takes no writes** (code ``read_only``), and has no rows of `Table.RECORDS` but its own. What begins with `NAME`
+- **It accepts no writes** (code ``read_only``), and has no rows of `Table.RECORDS` but its own. What begins with `NAME`
   may be put, and is not counted.
 - **While the upstream is away** it answers with what it has; the rest is `Unavailable`.
 - **What was used least recently is removed** when it holds more than `max_bytes`, a tenth at a time. The order of use

@@ -305,4 +305,4 @@ class TieredStore(ReadingStore):
 
     def _refuse(self) -> NoReturn:
         where = self._origin.upstream.url
-        raise InvalidInput(f"this is an edge, which takes no writes: send them to {where}", code="read_only")
+        raise InvalidInput(f"this is an edge, which accepts no writes: send them to {where}", code="read_only")
