@@ -6,24 +6,21 @@ import json
 import random
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
-import serving
 from coregw import Cid, payload_cid
 from coregw.client import AsyncClient, Client, ClientSettings
 from coregw.client.mirror.copy import Mirrored
 from coregw.client.static.export import export_static
 from coregw.errors import (
-    Conflict,
     InvalidInput,
     PayloadNotFound,
     ProofError,
-    RecordNotFound,
     RootNotFound,
     Unauthorized,
     Unavailable,
@@ -390,31 +387,3 @@ def test_an_interrupted_copy_is_continued(source: str, destination: str) -> None
 
 
 # --- published names --------------------------------------------------------------------------------------------------
-
-
-def test_a_published_name_is_copied_and_published(tmp_path: Path) -> None:
-    token = serving.ADMIN_TOKEN
-    with ExitStack() as stack:
-        urls = [stack.enter_context(serving.thread(None, data=tmp_path / name, is_administered=True)) for name in "ab"]
-        a, b = (stack.enter_context(Client(url, SETTINGS)) for url in urls)
-        from coregw.client.operations.record import publish, published
-
-        first = a.create_root({"a": a.put_payload(b"1")})
-        second = a.create_root({"a": a.put_payload(b"2")})
-        with pytest.raises(RecordNotFound):
-            a.mirror_published("docs", "main", b, token=token)
-        a._run(publish(SETTINGS, "docs", "main", first, token, 0))
-        with pytest.raises(Unauthorized):
-            a.mirror_published("docs", "main", b)
-        done = a.mirror_published("docs", "main", b, token=token, destination_token=token)
-        assert done.published is not None
-        assert (done.published.root, done.published.revision, done.mirrored.base) == (first, 1, None)
-        a._run(publish(SETTINGS, "docs", "main", second, token, 1))
-        done = a.mirror_published("docs", "main", b, token=token)
-        assert (done.published, done.mirrored.base) == (None, first)
-        for _ in range(2):
-            done = a.mirror_published("docs", "main", b, token=token, destination_token=token)
-            assert done.published == b._run(published(SETTINGS, "docs", "main", token))
-            assert (done.published.root, done.published.revision) == (second, 2)
-        with pytest.raises(Conflict):
-            a._run(publish(SETTINGS, "docs", "main", first, token, 1))

@@ -1,0 +1,62 @@
+"""CARs of one block for IPFS clients: whether a block is all that is requested, by its codec and its links."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from car_files import block, header, varint
+from coregw import Cid
+
+if TYPE_CHECKING:
+    import httpx2
+
+CAR = "application/vnd.ipld.car"
+DATA = b"the bytes of a block\r\n" * 40
+
+
+def dag_pb(data: bytes, *links: bytes) -> bytes:
+    """A block of UnixFS: its data, and links to CIDs."""
+    encoded = [b"\x0a" + varint(len(link)) + link for link in links]
+    return b"".join(b"\x12" + varint(len(each)) + each for each in encoded) + b"\x0a" + varint(len(data)) + data
+
+
+FOLDER, FILE, SHARD = b"\x08\x01", b"\x08\x02", b"\x08\x05"
+LINK = b"\x01\x55\x12\x20" + bytes(32)
+ALL = {"block", "entity", "all"}
+
+
+@pytest.mark.parametrize(
+    ("codec", "data", "scopes"),
+    [
+        ("raw", DATA, ALL),
+        ("dag-pb", dag_pb(FILE), ALL),
+        ("dag-pb", dag_pb(FOLDER), ALL),
+        ("dag-pb", dag_pb(FOLDER, LINK, LINK), {"block", "entity"}),
+        ("dag-pb", dag_pb(FILE, LINK), {"block"}),
+        ("dag-pb", dag_pb(SHARD, LINK), {"block"}),
+        ("dag-pb", b"\x12\xff", {"block"}),
+        ("dag-pb", b"\x0f", {"block"}),
+        ("dag-cbor", b"\xa0", ALL),
+        ("dag-cbor", b"\xd8\x2a\x58\x25\0" + LINK, {"block", "entity"}),
+        ("dag-json", b'{"/":"bafkqaaa"}', {"block", "entity"}),
+        ("json", b"{}", {"block", "entity"}),
+    ],
+)
+def test_a_car_has_the_block_if_that_is_all(client: httpx2.Client, codec: str, data: bytes, scopes: set[str]) -> None:
+    cid = client.post("/v1/cas", params={"codec": codec}, content=data).json()["cid"]
+    name = bytes(Cid(cid))
+    for scope in ALL:
+        answer = client.get(f"/ipfs/{cid}", params={"format": "car", "dag-scope": scope})
+        if scope not in scopes:
+            assert (answer.status_code, "may be more than one block" in answer.json()["message"]) == (400, True)
+            continue
+        assert (answer.status_code, answer.content) == (200, header(name) + block(name, data)), scope
+        assert answer.headers["content-type"] == f"{CAR}; version=1; order=dfs; dups=n"
+        assert answer.headers["etag"] == f'"{cid}.car.{scope}"'
+        assert answer.headers["content-disposition"] == f'attachment; filename="{cid}.car"'
+    by_default = client.get(f"/ipfs/{cid}", headers={"accept": f"{CAR};order=dfs;dups=y"})
+    assert (by_default.status_code == 200) == ("all" in scopes)
+    of_bytes = client.head(f"/ipfs/{cid}", params={"format": "car", "entity-bytes": "0:*", "car-dups": "y"})
+    assert (of_bytes.status_code == 200) == ("entity" in scopes)
