@@ -136,8 +136,10 @@ def test_a_path_is_relative_to_the_root(run: Run, root: str, command: str) -> No
 def test_an_unknown_name_is_not_explained_as_a_malformed_cid(run: Run, root: str) -> None:
     unknown = run("ls", "dosc").stderr
     assert unknown.startswith("coregw: 'dosc' is not a name in ")
-    assert unknown.endswith(", and not a root (a CID)\n")
-    assert "wrong length" in run("ls", root[:-1]).stderr
+    assert unknown.endswith(", and not a root (a CID); coregw root list shows the names\n")
+    mistyped = run("ls", root[:-1]).stderr
+    assert "wrong length" in mistyped
+    assert mistyped.count(root[:-1]) == 1
 
 
 @pytest.mark.parametrize(

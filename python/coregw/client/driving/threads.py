@@ -16,14 +16,14 @@ Ts = TypeVarTuple("Ts")
 async def to_end(work: Callable[[*Ts], T], *args: *Ts) -> T:
     """Return ``work(*args)`` from a thread. If this is cancelled, it waits for the call to return first."""
     call = asyncio.get_running_loop().run_in_executor(None, partial(work, *args))
-    try:
-        return await asyncio.shield(call)
-    except asyncio.CancelledError:
-        while not call.done():
-            try:
-                await asyncio.wait([call])
-            except asyncio.CancelledError:  # once more; it is raised in the end
-                continue
-        if not call.cancelled():
-            call.exception()  # retrieved, or asyncio would log it
-        raise
+    cancelled = None
+    while not call.done():
+        try:
+            await asyncio.wait([call])  # not shield: from Python 3.14 it logs what a call raises after a cancellation
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return call.result()
+    if not call.cancelled():
+        call.exception()  # retrieved, or asyncio would log it
+    raise cancelled
