@@ -65,7 +65,7 @@ def test_copies(as_json: Callable[..., Any], run: Run, folder: Path, tmp_path: P
     assert mirrored["root"] == root
     assert run("export", root, "-", "--json").exit_code == 2
     restored = as_json("get", root, tmp_path / "copy")
-    assert restored == {"files": 1, "bytes": 1, "kept": 0, "deleted": 0, "skipped": {}}
+    assert restored == {"files": 1, "bytes": 1, "replaced": 0, "kept": 0, "deleted": 0, "skipped": {}}
     assert as_json("get", root, tmp_path / "copy")["kept"] == 1
 
 
