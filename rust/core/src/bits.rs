@@ -209,6 +209,20 @@ mod tests {
     }
 
     #[test]
+    fn a_leaf_is_found_by_its_whole_key_alone() {
+        let leaf = b"docs";
+        for floor in [0, 8, 13, 32] {
+            let tail = &leaf[floor as usize / 8..];
+            let compare = |key: &[u8]| leaf_divergence(tail, floor, leaf.len(), key);
+            assert_eq!(compare(b"docs"), Divergence::Never);
+            assert_eq!([compare(b"doc"), compare(b"docs/")], [Divergence::KeyEnds; 2], "floor {floor}");
+            if floor < 32 {
+                assert_eq!(compare(b"docr"), Divergence::At(31));
+            }
+        }
+    }
+
+    #[test]
     fn copy_copies_every_length() {
         let from: Vec<u8> = (0..200).collect();
         for n in 0..200 {

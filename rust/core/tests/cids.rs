@@ -50,6 +50,21 @@ fn every_function_and_codec_is_accepted_and_truncated_or_extended_cids_are_refus
 }
 
 #[test]
+fn cids_are_equal_only_if_all_their_bytes_are() {
+    let bytes = cid(1, 0x55, 0x12, 32, 32);
+    let all: Vec<_> = (0..bytes.len())
+        .filter_map(|at| {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1;
+            Cid::from_bytes(&changed).ok()
+        })
+        .collect();
+    assert!(all.len() >= 32, "each byte of the digest may be another");
+    let first = Cid::from_bytes(&bytes).expect("a CID");
+    assert!(all.iter().all(|other| *other != first));
+}
+
+#[test]
 fn identity_cids_hold_at_most_128_bytes_and_are_never_roots() {
     for codec in CODECS {
         for len in 0..=128 {

@@ -125,7 +125,8 @@ mod tests {
             }
         }
         for malformed in [[0x80, 0, 1, 1, 1, 1, 1, 1], [0xff; 8], [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0]] {
-            assert!(!short_len(malformed).1, "{malformed:?}");
+            let (len, is_valid) = short_len(malformed);
+            assert!(!is_valid && len <= SHORT_LEN, "{malformed:?}");
         }
     }
 }
