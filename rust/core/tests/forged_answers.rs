@@ -329,7 +329,7 @@ fn proof_longer_than_the_limit_is_refused() {
             Query::Key(path) => verify::key(&root, &support::key(path), &shown, limit).err(),
             Query::Keys(paths) => {
                 let keys = Keys::new(paths.iter().map(support::key).collect()).expect("keys");
-                verify::keys(&root, keys, &shown, limit).err()
+                verify::keys(&root, &keys, &shown, limit).err()
             }
             Query::Scan(prefix, _, n) => {
                 verify::scan(&root, Window::new::<_, &str>(prefix, None).expect("a window"), *n, &shown, limit).err()

@@ -115,7 +115,7 @@ fn multiproofs_match_the_vectors() {
     let mut proved = 0;
     for case in cases("multiproofs.json") {
         let (root, proof) = (root(&case["root"]).expect("a root"), bytes(&case["proof"]));
-        let proven = keys(&case).and_then(|keys| verify::keys(&root, keys, &proof, verify::WIDE_PROOF_LIMIT));
+        let proven = keys(&case).and_then(|keys| verify::keys(&root, &keys, &proof, verify::WIDE_PROOF_LIMIT));
         if case["valid"] == true {
             let targets: Vec<_> = case["targets"].as_array().expect("targets").iter().map(maybe_cid).collect();
             assert_eq!(proven, Ok(targets), "{case}");
@@ -144,7 +144,7 @@ fn proven(case: &Value) -> Result<Value, String> {
             let found = verify::key(&root, &key, &proof, verify::PROOF_LIMIT);
             // The proof of one key is a multiproof of it, and what is refused as one is refused as the other.
             let several =
-                |keys| Keys::new(keys).and_then(|keys| verify::keys(&root, keys, &proof, verify::PROOF_LIMIT));
+                |keys| Keys::new(keys).and_then(|keys| verify::keys(&root, &keys, &proof, verify::PROOF_LIMIT));
             assert_eq!(several(vec![key.clone()]).ok(), found.clone().ok().map(|target| vec![target]), "{case}");
             if case["why"].as_str().is_some_and(|why| why.contains("empty node inside")) {
                 for other in ["\u{1}", "a", "z", "\u{f0}", "\u{10ffff}"] {

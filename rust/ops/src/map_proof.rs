@@ -92,7 +92,8 @@ impl MapProof {
         let question = match (request.key, request.keys) {
             (Some(key), None) => Question::Key(key.path("key")?),
             (None, Some(keys)) => {
-                let path = |(index, key): (usize, Segments)| key.path(&format!("keys[{index}]"));
+                let path =
+                    |(index, Segments(path))| path.map_err(|error: Error| error.within(&format!("keys[{index}]")));
                 Question::Keys(keys.into_iter().enumerate().map(path).collect::<Result<_>>()?)
             }
             _ => return Err(Error::request("exactly one of \"key\" and \"keys\" is required")),

@@ -201,7 +201,7 @@ pub fn verify_keys<'py>(
     let keys = path::keys(paths)?;
     let keys = call(|| Keys::new(keys))?;
     detach::run(py, Work::ProofBytes { bytes: proof.len() }, || {
-        let targets = verify::keys(&root, keys, &proof, verify::WIDE_PROOF_LIMIT)?;
+        let targets = verify::keys(&root, &keys, &proof, verify::WIDE_PROOF_LIMIT)?;
         Ok(targets.into_iter().map(|target| target.map(|target| target.text())).collect())
     })
 }

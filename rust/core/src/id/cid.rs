@@ -191,10 +191,12 @@ impl Cid {
             return Err(refuse("it is too long"));
         }
         if let Some(symbols) = text.strip_prefix('b') {
-            let mut bytes = [0; MAX_TEXT];
             let n = BASE32.decode_len(symbols.len()).map_err(|_| refuse("its base32 has a wrong length"))?;
-            let n = BASE32.decode_mut(symbols.as_bytes(), &mut bytes[..n]).map_err(|_| refuse("it is not base32"))?;
-            return Self::try_bytes(&bytes[..n]).map_err(refuse);
+            // Decoded in place: a large map has millions of targets.
+            let mut cid = Self { len: n as u8, bytes: [0; MAX_LEN] };
+            let bytes = cid.bytes.get_mut(..n).ok_or_else(|| refuse("it is too long"))?;
+            BASE32.decode_mut(symbols.as_bytes(), bytes).map_err(|_| refuse("it is not base32"))?;
+            return parse(bytes).map(|_| cid).map_err(refuse);
         }
         if text.len() == 46 && text.starts_with("Qm") {
             let (_, hash) = multibase::decode(format!("z{text}")).map_err(|_| refuse("it is not base58"))?;

@@ -201,11 +201,15 @@ impl PartialTree {
     fn draft_node(&self, id: NodeId, floor: u32, is_top: bool, path: &mut PathBuffer, draft: &mut Draft) -> NodeId {
         let arena = &mut draft.arena;
         let from = self.node(id);
+        // No other node's bits depend on those of a leaf.
+        let is_passed = is_top || matches!(from.state, State::Inner { .. });
         let mut own = |own: &[u8], extent: u32| -> (u16, u32, u16) {
             if self.kind == Kind::List {
                 return (0, 0, 0);
             }
-            path.put(floor, own);
+            if is_passed {
+                path.put(floor, own);
+            }
             let own = if is_top { &path.0[..extent.div_ceil(8) as usize] } else { own };
             (extent.div_ceil(8) as u16 - own.len() as u16, arena.store(own), own.len() as u16)
         };

@@ -167,7 +167,7 @@ fn check_keys(tree: &Snapshot, stored: &Stored, paths: &BTreeSet<String>) {
     let keys = Keys::new(keys).expect("distinct keys");
     let (targets, proof) = tree.keys(keys.clone()).expect("a map");
     let proof = proof();
-    assert_eq!(verify::keys(&tree.root(), keys.clone(), &proof, verify::WIDE_PROOF_LIMIT), Ok(targets.clone()));
+    assert_eq!(verify::keys(&tree.root(), &keys, &proof, verify::WIDE_PROOF_LIMIT), Ok(targets.clone()));
     let ask = Ask::Keys(keys);
     let answer = Answer::Keys(targets);
     assert_eq!(verify::replay_on_tree(&tree.root(), &ask, &proof, verify::WIDE_PROOF_LIMIT).as_ref(), Ok(&answer));

@@ -219,9 +219,9 @@ pub fn each_key(root: &RootCid, proofs: &[(&Key, &[u8])], limit: usize) -> Resul
 ///
 /// # Errors
 /// [`Error::Proof`] if `proof` does not prove it; [`Error::Input`] if `root` is not a map.
-pub fn keys(root: &RootCid, keys: Keys, proof: &[u8], limit: usize) -> Result<Vec<Option<Cid>>> {
+pub fn keys(root: &RootCid, keys: &Keys, proof: &[u8], limit: usize) -> Result<Vec<Option<Cid>>> {
     expect(root, Kind::Map)?;
-    look_up_all(root, &keys, proof, limit)
+    look_up_all(root, keys, proof, limit)
 }
 
 /// Verifies element `index` of the list `root`, or that the list is shorter. O(log n) hashes.

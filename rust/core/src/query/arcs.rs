@@ -10,12 +10,13 @@ use crate::error::{Error, InputCode, Result};
 use crate::id::cid::Cid;
 use crate::key::{self, Key};
 
-/// One arc: its key, followed by its target, is at `offset`.
+/// One arc: its key, followed by its target, is at `offset`. Sixteen bytes: sorting moves entries several times.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
     /// During sorting, the eight bytes of the key that are compared.
     pub(crate) lead: u64,
-    offset: u64,
+    /// Meaningless after 4 GiB, which [`Arcs::check_size`] refuses before an arc is read.
+    offset: u32,
     pub(crate) key_len: u16,
     target_len: u8,
 }
@@ -70,7 +71,7 @@ impl Arcs {
         let (key_len, target) = (self.bytes.len() - offset, target.as_bytes());
         self.bytes.extend_from_slice(target);
         let (key_len, target_len) = (key_len as u16, target.len() as u8);
-        self.arcs.push(Entry { lead: 0, offset: offset as u64, key_len, target_len });
+        self.arcs.push(Entry { lead: 0, offset: offset as u32, key_len, target_len });
     }
 
     /// The number of arcs.
@@ -148,7 +149,7 @@ impl Arcs {
             }
             let arc = &mut arcs[at];
             let (from, len) = (arc.offset as usize, len(arc));
-            arc.offset = bytes.len() as u64;
+            arc.offset = bytes.len() as u32;
             bytes.extend_from_slice(&self.bytes[from..from + len]);
         }
         Self { bytes, arcs }

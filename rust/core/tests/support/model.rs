@@ -248,7 +248,7 @@ impl Query {
         let limit = verify::WIDE_PROOF_LIMIT;
         match self {
             Self::Key(path) => verify::key(root, &key(path), proof, limit).map(Answer::Key),
-            Self::Keys(paths) => verify::keys(root, keys(paths)?, proof, limit).map(Answer::Keys),
+            Self::Keys(paths) => verify::keys(root, &keys(paths)?, proof, limit).map(Answer::Keys),
             Self::Scan(prefix, after, n) => {
                 verify::scan(root, window(prefix, after.as_ref()), *n, proof, limit).map(Answer::Listing)
             }

@@ -58,7 +58,7 @@ fn multiproof(place: Place, what: &str, keys: &[Key], tree: &Snapshot, [most_byt
         4,
         10,
         [
-            &mut || time(|| verify::keys(&root, all.clone(), &proof, usize::MAX).expect("a proof")),
+            &mut || time(|| verify::keys(&root, &all, &proof, usize::MAX).expect("a proof")),
             &mut || verify_singles(),
             &mut || time(prove),
             &mut || time(|| proofs(keys, tree).len()),

@@ -7,6 +7,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use super::refusal::{refuse, split_code};
 use crate::json::Text;
+use crate::json::text::shown;
 
 /// Reads `{"arcs": {path: cid}, "suite"?: name}`. Two arcs with one path are found when the arcs are sorted. O(bytes).
 ///
@@ -127,11 +128,10 @@ impl<'de> Visitor<'de> for Target<'_> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<(), E> {
-        let shown: String = self.path.chars().take(80).collect();
         let target = Cid::from_text(text)
-            .map_err(|error| refuse::<E>(InputCode::InvalidCid, &format!("arc {shown:?}: {error}")))?;
+            .map_err(|error| refuse::<E>(InputCode::InvalidCid, &format!("arc {:?}: {error}", shown(self.path))))?;
         let added = self.arcs.push_text(self.path, &target);
-        added.map_err(|why| refuse(InputCode::InvalidPath, &format!("path {shown:?}: {why}")))
+        added.map_err(|why| refuse(InputCode::InvalidPath, &format!("path {:?}: {why}", shown(self.path))))
     }
 }
 
