@@ -86,7 +86,7 @@ def test_only_what_differs_is_fetched_and_what_the_tree_lacks_stays(
     inodes = {path: path.stat().st_ino for path in (out / "same", out / "d/e/same", out / "extra/deep/file")}
     advanced: list[int] = []
     done = restore(gateway, root_of(FILES), out, progress=advanced.append)
-    assert done == Restored(3, len(b"new" + b"added" + b"a file"), kept=2)
+    assert done == Restored(3, len(b"new" + b"added" + b"a file"), kept=2, replaced=2)
     assert content(out) == FILES | {"extra/deep/file": b"mine", "d/extra": b"mine"}
     assert (out.parent / "outside").read_bytes() == b"mine"
     assert not (out / "link").is_symlink()
@@ -176,7 +176,7 @@ def test_long_files_and_repeated_payloads_come_in_several_requests(
     with (tmp_path / "out/list").open("r+b") as file:
         file.seek(3 * MIB)
         file.write(b"!")
-    assert restore(gateway, root, tmp_path / "out") == Restored(1, len(whole), kept=3)
+    assert restore(gateway, root, tmp_path / "out") == Restored(1, len(whole), kept=3, replaced=1)
     assert content(tmp_path / "out") == files
 
 
