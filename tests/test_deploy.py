@@ -128,7 +128,7 @@ def test_the_files_for_several_gateways_agree() -> None:
         assert {name for name in variables if name.startswith("COREGW_")} <= known
         check_database_address(variables["COREGW_STORE"])
         assert BucketAddress.parse(variables["COREGW_BUCKET"]).bucket == "coregw"
-        assert each["network_mode"] == "service:nginx"  # or they would have to listen on the network
+        assert each["network_mode"] == "service:network"  # or they would have to listen on the network
         assert {*each["depends_on"]} <= {*compose["services"]}
     for service in compose["services"].values():
         for volume in service.get("volumes", []):
@@ -162,12 +162,16 @@ def compose_file(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["compose.yml", "cluster/compose.yml"])
-def test_the_head_of_a_compose_file_names_its_variables(name: str) -> None:
-    """Every variable that has no default is in the command, and the address that it tells is published."""
+def test_the_head_of_a_compose_file_sets_its_variables(name: str, tmp_path: Path) -> None:
+    """Its command writes every variable that has no default to .env, and the address that it names is published."""
     text = (DEPLOY / name).read_text("utf-8")
     head = "\n".join(line for line in text.splitlines() if line.startswith("#"))
     needed = {*re.findall(r"\$\{(\w+):\?\}", text)}
-    assert needed == {*re.findall(r"([A-Z_0-9]+)=", head)}
+    [command] = re.findall(r"(?m)^#   (.* > \.env)$", head)
+    subprocess.run(["sh", "-ec", command], cwd=tmp_path, check=True)
+    lines = (tmp_path / ".env").read_text("ascii").splitlines()
+    assert needed == {line.partition("=")[0] for line in lines}
+    assert all(re.fullmatch(r"\w+=[0-9a-f]{32,}", line) for line in lines)
     assert {*re.findall(r"(?<!\$)\$\{?(\w+)", text.replace(head, ""))} == needed
     for port in re.findall(r"http://127\.0\.0\.1:(\d+)|at port (\d+) of the host", head):
         assert f'"127.0.0.1:{"".join(port)}:' in text
@@ -202,11 +206,14 @@ def test_every_name_between_the_services_exists() -> None:
     assert "endpoint=http://bucket:8333&" in variables["COREGW_BUCKET"]  # the port of weed's S3 server
     assert {"postgres", "bucket"} <= {*cluster}
     assert {*cluster["bucket"]["environment"]} == {*re.findall(r"\$\$(\w+)", cluster["bucket"]["command"][0])}
-    addresses = [each["environment"]["COREGW_MANAGEMENT_ADDRESS"] for each in list(cluster.values())[1:4]]
-    taken = [*addresses, *(f"127.0.0.1:{each['environment']['COREGW_PORT']}" for each in list(cluster.values())[1:4])]
+    gateways = [cluster[f"gateway{number}"] for number in (1, 2, 3)]
+    addresses = [each["environment"]["COREGW_MANAGEMENT_ADDRESS"] for each in gateways]
+    taken = [*addresses, *(f"127.0.0.1:{each['environment']['COREGW_PORT']}" for each in gateways)]
     assert len({*taken}) == 6  # they share a network
+    assert cluster["nginx"]["network_mode"] == gateways[0]["network_mode"] == "service:network"
+    assert cluster["network"]["ports"] == ["127.0.0.1:8080:80"]  # nginx listens at 80
     known = {f"COREGW_{each.name.upper()}" for each in dataclasses.fields(Settings)}
-    for each in [services["gateway"], *list(cluster.values())[1:4]]:
+    for each in [services["gateway"], *gateways]:
         assert {*each["environment"]} <= known | {"GATEWAY_ADMIN_TOKEN", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
 
 
