@@ -177,7 +177,7 @@ def _read(name: Names, text: str) -> _Module:
             module.children.append(tokens[place + 1])
         elif token == "mod" and tokens[place + 2] == "{":
             inline.append((tokens[place + 1], depth))
-        elif token in _DEFINES and depth == 0:
+        elif token in _DEFINES and depth == 0 and tokens[place + 1] != "(":  # `union` is a method's name, too
             module.defined[tokens[place + (2 if token == "macro_rules" else 1)]] = token
         elif token == "use":
             end = tokens.index(";", place)

@@ -66,7 +66,7 @@ def test_wrong_arguments_are_explained(run: Run, tmp_path: Path) -> None:
         assert run("verify", *arguments).exit_code == 2
     refused = run("verify", "hello", tmp_path)
     assert refused.exit_code == 1
-    assert refused.stderr.endswith(", and not a root (a CID)\n")
+    assert refused.stderr.endswith(", and not a root (a CID); coregw root list shows the names\n")
     missing = run("hash", tmp_path / "missing")
     assert missing.exit_code == 1
     assert "missing" in missing.stderr

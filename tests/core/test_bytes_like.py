@@ -168,6 +168,7 @@ CALLS: dict[str, Callable[[As], object]] = {
     "page_links": lambda b: _core.page_links([(b(bytes(32)), b(b"no page"))]),
     "read_cas_batch": lambda b: _core.read_cas_batch(b(b'{"cids":["%b"]}' % HELLO.encode()), 10),
     "read_cids": lambda b: _core.read_cids(b(bytes(Cid(HELLO)))),
+    "read_varint": lambda b: _core.read_varint(b(bytes([7, 0xAC, 2])), 1),
     "read_get_batch": lambda b: _core.read_get_batch(b(b'{"cids":["%b"]}' % HELLO.encode())),
     "split_envelope": lambda b: _core.split_envelope(b(b'{"request":1,"result":2}')),
     "check_json": lambda b: _core.check_json(b(b'{"a":1}')),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +24,7 @@ from coregw.store.rocksdb.directory import DATABASE, checkpoint_directory
 from coregw.store.rocksdb.figures import StoreFigures
 from coregw.store.rocksdb.garbage.collection import RocksCollection
 from coregw.store.rocksdb.garbage.dates import Dates, root_rows
-from coregw.store.rocksdb.layout import EPOCH_KEY, Family, Row
+from coregw.store.rocksdb.layout import EPOCH_KEY, TIME_KEY, Family, Row
 from coregw.store.rocksdb.payloads import Payloads, RocksPayloadWriter
 from coregw.store.rocksdb.reader import Reader
 
@@ -285,6 +285,13 @@ class RocksStore:
         """
         self._reader.require_open()
         with checkpoint_directory(self.path) as target:
+            # A store that is made of the copy continues with this time: nothing in it is dated later.
+            with suppress(CoregwError):  # a store that accepts no writes can be copied, too
+                await self._committer.submit(
+                    lambda transaction: transaction.put(Row(Family.META, TIME_KEY), self._database.time_row()),
+                    size=0,
+                    durable=False,
+                )
             await self.flush()
             await self._reader.run(lambda database: database.checkpoint(target / DATABASE))
             yield target

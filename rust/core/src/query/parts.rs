@@ -15,8 +15,9 @@ use std::ops::Range;
 use crate::error::Result;
 use crate::query::arcs::{Arcs, Entry};
 
-/// Arcs that are not divided: with paths of usual lengths, they take some 350 KiB, which stay in the caches of a core.
-const MAX_PART_ARCS: usize = 4096;
+/// Arcs that are not divided: with paths of usual lengths, they and their nodes take a MiB or two. With half as many, the
+/// page drafts of a map with short paths took a third more memory.
+const MAX_PART_ARCS: usize = 8192;
 /// How often a part is divided. Keys of which each continues the one before can be cut off one at a time only.
 const MAX_ROUNDS: u32 = 6;
 /// The bits of a key that choose its bucket.

@@ -131,6 +131,10 @@ class Database(Rows):
             self._release()
             self._open(salvage=False)
 
+    def time_row(self) -> bytes:
+        """The row `TIME_KEY` with the clock's time."""
+        return Confirmed(self.epoch, self.clock.now()).encode()
+
     def record_time(self) -> bool:
         """Record the clock's time if the last record is a minute old. Returns whether a `sync` is due.
 
@@ -236,9 +240,8 @@ class Database(Rows):
             raise
 
     def _record_time(self) -> None:
-        now = self.clock.now()
-        self.write([(Family.META, TIME_KEY, Confirmed(self.epoch, now).encode())])
-        self._recorded_ms = now
+        self.write([(Family.META, TIME_KEY, self.time_row())])
+        self._recorded_ms = self.clock.now()
 
     def _release(self) -> None:
         """Close RocksDB, which flushes the memtables if it can, and release its lock. Idempotent."""
