@@ -267,3 +267,14 @@ fn inner_pages_are_the_stubs_above_further_pages() {
     }
     assert!(inner_pages(&[0x13, 1, 1]).is_empty(), "a list");
 }
+
+#[test]
+fn inner_pages_are_found_beside_leaves_and_begin_with_whole_bytes() {
+    let digest = Suite::Sha2_256.digest(b"an inner page");
+    let label = [2, 7, 0b1010_1000]; // an inner node at bit 7
+    let leaf = [&[1, 0, 36][..], target(1).as_bytes()].concat(); // its tail is empty
+    let stub = [&[3, 1][..], &digest.0, &[1, 5, 9]].concat(); // of height 1
+    let found = inner_pages(&[&label[..], &leaf, &stub].concat());
+    let [page] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((page.first.as_slice(), page.digest), (&[0b1010_1001][..], digest));
+}

@@ -125,6 +125,7 @@ pub fn measure(arena: &mut Arena, kind: Kind, id: NodeId) {
 mod tests {
     use super::*;
     use crate::id::suite::Digest;
+    use crate::tree::arena::Tail;
     use crate::tree::node::Summary;
 
     #[test]
@@ -155,5 +156,23 @@ mod tests {
         assert_eq!(decided([(1, 5000), (1, 3193)]), ([false, false], 2, 80));
         assert_eq!(decided([(1, 199), (1, 8000)]), ([true, false], 2, 239));
         assert_eq!(decided([(1, 8000), (1, 199)]), ([false, true], 2, 239));
+    }
+    #[test]
+    fn a_page_is_above_a_child_of_its_height_only_if_that_child_was_cut() {
+        let height = |stub: u8, kept: u8| {
+            let mut arena = Arena::default();
+            let sum = Summary { count: 1, measure: 0, digest: Digest::ZERO };
+            let mut add = |state, height| {
+                let id = arena.push(Node::new(sum, state));
+                arena.node_mut(id).height = height;
+                id
+            };
+            let left = add(State::Stub { extent: 8, ordinal: 0 }, stub);
+            let right = add(State::Leaf { tail: Tail::NONE, target: 0, target_len: 0 }, kept);
+            let top = add(State::Inner { bit: 0, label: 0, start: 0, left, right }, 0);
+            measure(&mut arena, Kind::Map, top);
+            arena.node(top).height
+        };
+        assert_eq!([height(1, 0), height(0, 1), height(1, 1)], [2, 1, 2]);
     }
 }
