@@ -1,6 +1,6 @@
 //! Every digest equals that of the crate `sha2`.
 
-use coregw_lanes::{BLOCK_BYTES, LANES, Method, blocks, hash_many, hash_padded_by, pad};
+use coregw_lanes::{BLOCK_BYTES, LANES, Method, blocks, hash_many, hash_one, hash_padded, hash_padded_by, pad};
 use proptest::prelude::*;
 use sha2::{Digest as _, Sha256};
 
@@ -20,6 +20,10 @@ fn check(messages: &[Vec<u8>]) {
         hash_padded_by(method, &padded, &mut digests);
         assert_eq!(digests, expected, "{method:?}");
     }
+    digests.fill([0xcc; 32]);
+    hash_padded(&padded, &mut digests);
+    assert_eq!(digests, expected);
+    assert!(padded.iter().map(|message| hash_one(message)).eq(expected));
 }
 
 fn bytes(len: usize, seed: usize) -> Vec<u8> {

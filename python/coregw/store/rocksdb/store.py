@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -272,6 +272,18 @@ class RocksStore:
 
         return await self._reader.run(read)
 
+    async def record_time(self) -> None:
+        """Record the time of the store's clock, with which a store that is made of a checkpoint continues.
+
+        Raises:
+            StorageFull, Unavailable: The disk has no room, or the store is closed or read-only.
+        """
+        await self._committer.submit(
+            lambda transaction: transaction.put(Row(Family.META, TIME_KEY), self._database.time_row()),
+            size=0,
+            durable=False,
+        )
+
     @asynccontextmanager
     async def checkpoint(self) -> AsyncIterator[Path]:
         """Hold a copy of the store of this moment: a directory that could be opened, of hard links to table files.
@@ -285,13 +297,6 @@ class RocksStore:
         """
         self._reader.require_open()
         with checkpoint_directory(self.path) as target:
-            # A store that is made of the copy continues with this time: nothing in it is dated later.
-            with suppress(CoregwError):  # a store that accepts no writes can be copied, too
-                await self._committer.submit(
-                    lambda transaction: transaction.put(Row(Family.META, TIME_KEY), self._database.time_row()),
-                    size=0,
-                    durable=False,
-                )
             await self.flush()
             await self._reader.run(lambda database: database.checkpoint(target / DATABASE))
             yield target

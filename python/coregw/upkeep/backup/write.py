@@ -130,6 +130,7 @@ async def _content(store: CollectableStore, repository: Repository, report: Repo
     is_exact = await asyncio.to_thread(working.begin, path)
     async with await open_store(path, reserve_bytes=0) as target:
         mirrored = await _mirrored(store, target, working.marks, report, is_exact=is_exact)
+        await target.record_time()  # or what was stored now would be dated later than the clock of the next backup
         async with target.checkpoint() as checkpoint:
             with using(repository.path):
                 working.end(checkpoint)
