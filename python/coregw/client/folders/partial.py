@@ -109,12 +109,19 @@ def _make(folder: Path, destination: Path) -> tuple[Path, int]:
         raise InvalidInput(f"{destination}: another process is restoring it", code="invalid_path")
 
     for _ in range(_ATTEMPTS):
-        is_new = True
+        is_new = False
         try:
-            folder.mkdir(mode=0o700)
-        except FileExistsError:
-            is_new = False
-        lock = _lock(folder, refuse, is_new=is_new)
+            with suppress(FileExistsError):
+                folder.mkdir(mode=0o700)
+                is_new = True
+            lock = _lock(folder, refuse, is_new=is_new)
+        except InvalidInput:  # the folder is another process's now
+            raise
+        except BaseException:  # an interrupt, too: the caller does not know of the folder yet
+            if is_new:
+                with suppress(OSError):
+                    folder.rmdir()
+            raise
         if lock is not None:
             return folder, lock
         if os.path.lexists(folder):
