@@ -22,6 +22,7 @@ from coregw.gateway.http.requests import (
     declared_length,
     header,
     is_media_type,
+    query_integer,
     query_parameters,
 )
 from coregw.gateway.limits.arrival import arrival_of
@@ -75,7 +76,8 @@ async def get_car(request: Request[Any, Any, Any], root: FromPath[str]) -> Reply
     """``GET`` and ``HEAD /v1/roots/{root}/car``, streamed."""
     gateway, peer = Gateway.of(request), peer_of(request.scope)
     given = query_parameters(request.scope, *_QUERY)
-    payloads, after, occurrence = _with_payloads(given), given.get("after"), _occurrence(given)
+    payloads, after = _with_payloads(given), given.get("after")
+    occurrence = query_integer("occurrence", given.get("occurrence", "1"), 1, _MAX_OCCURRENCE)
     # To find a block, the tree is visited up to there.
     with gateway.exports.held(peer) if after is not None else nullcontext():
         chunks = await gateway.engine.cars.export_car(root, payloads=payloads, after=after, occurrence=occurrence)
@@ -133,14 +135,6 @@ def _with_payloads(given: dict[str, str]) -> bool:
     if value not in ("true", "false"):
         raise InvalidInput(f"query parameter 'payloads' is {value!r:.100}, expected true or false")
     return value == "true"
-
-
-def _occurrence(given: dict[str, str]) -> int:
-    """Return the ``occurrence`` parameter. Raises `InvalidInput` unless it is a number from 1 up."""
-    text = given.get("occurrence", "1")
-    if not (text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= _MAX_OCCURRENCE):
-        raise InvalidInput(f"query parameter 'occurrence' is {text!r:.100}, expected 1 to {_MAX_OCCURRENCE}")
-    return int(text)
 
 
 def _check_type(request: Request[Any, Any, Any]) -> None:
