@@ -14,9 +14,10 @@ from fsspec import AbstractFileSystem
 from coregw._core import Attributes, Cid
 from coregw.client import File
 from coregw.client.folders.levels import folder_level, folder_tree
-from coregw.client.folders.names import can_be_name, refused
+from coregw.client.folders.listing import EntryCount
+from coregw.client.folders.names import check_segments
 from coregw.client.opened.reading import Reading, read_files
-from coregw.errors import InvalidInput, NotFound, TooLarge
+from coregw.errors import InvalidInput, NotFound
 from coregw.filesystem.options import PROTOCOLS, checked_roots, client_of, gateway_of, stripped
 from coregw.filesystem.place import Path, Place, Places
 from coregw.folders.attributes import FolderEntry
@@ -187,7 +188,7 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         if maxdepth is not None or withdirs or place.target is not None or not place.map:
             return super().find(path, maxdepth=maxdepth, withdirs=withdirs, detail=detail, **kwargs)
         with _reading(path):
-            tree = _counted(self._tree(path, place.map, place.inside, 0), self.client.settings.max_entries)
+            tree = _counted(self._tree(path, place.map, place.inside, 0), self._count())
             infos = [self._entry_info(name, entry) for name, entry in tree]
         found = {each["name"]: each for each in sorted(infos, key=_name) if each["type"] != "directory"}
         return found if detail else list(found)
@@ -203,11 +204,15 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         """Yield the folders below a path with their entries, as fsspec's. Raises `TooLarge` as `find`."""
         path = self._strip_protocol(path)
         # Folders below are walked by calls of this method, which share the count.
-        count = kwargs.setdefault("_count", _Count(self.client.settings.max_entries))
+        count = kwargs.setdefault("_count", self._count())
         for top, folders, files in super().walk(path, maxdepth, topdown, on_error, **kwargs):
             if top == path:
                 count.add(len(folders) + len(files))
             yield top, folders, files
+
+    def _count(self) -> EntryCount:
+        limit = self.client.settings.max_entries
+        return EntryCount(limit, f"the folder has more than {limit:,} entries")
 
     def ukey(self, path: str) -> str:
         """Return the CID of a file: files with the same bytes in the same chunks have the same one."""
@@ -285,10 +290,7 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
             InvalidInput: A segment can't be a file name, such as ``..``: `get` of the folder above would write outside
                 of its destination (code ``invalid_path``).
         """
-        segments = self._strip_protocol(rpath).split("/")[1:]
-        for segment in segments:
-            if not can_be_name(segment):
-                raise refused(segments, f"{segment!r} can't be a file name")
+        check_segments(self._strip_protocol(rpath).split("/")[1:])
         super().get_file(rpath, lpath, *args, **kwargs)
 
     # What writes
@@ -373,22 +375,8 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         return {"name": path, "type": "file", "size": size, "cid": target, **_recorded(record)}
 
 
-class _Count:
-    """Counts entries, up to a limit."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = self._left = limit
-
-    def add(self, entries: int) -> None:
-        """Count some more. Raises `TooLarge` beyond the limit."""
-        self._left -= entries
-        if self._left < 0:
-            raise TooLarge(f"the folder has more than {self._limit:,} entries")
-
-
-def _counted(entries: Iterator[_T], limit: int) -> Iterator[_T]:
-    """Yield entries. Raises `TooLarge` beyond a limit."""
-    count = _Count(limit)
+def _counted(entries: Iterator[_T], count: EntryCount) -> Iterator[_T]:
+    """Yield entries. Raises `TooLarge` beyond the limit of their count."""
     for each in entries:
         count.add(1)
         yield each

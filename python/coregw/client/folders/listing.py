@@ -17,7 +17,17 @@ from coregw.errors import InvalidInput, TooLarge
 from coregw.folders.attributes import Attributes, FolderEntry
 from coregw.text import printable
 
-__all__ = ["Part", "PlannedFile", "Signal", "Taken", "list_folder", "list_of", "list_parts", "walk_folder"]
+__all__ = [
+    "EntryCount",
+    "Part",
+    "PlannedFile",
+    "Signal",
+    "Taken",
+    "list_folder",
+    "list_of",
+    "list_parts",
+    "walk_folder",
+]
 
 Part = tuple[str, int | None]
 """A payload of a file and its size, if that is known."""
@@ -98,7 +108,8 @@ async def walk_folder(client: PayloadSource, root: _core.Cid, take: Taken) -> No
         ProofError: A listing is not proven.
         TooLarge: There are more than ``max_entries`` entries.
     """
-    count = _Count(client.settings.max_entries)
+    limit = client.settings.max_entries
+    count = EntryCount(limit, f"the tree has more than {limit} entries")
     pending: list[tuple[tuple[str, ...], str, int]] = [((), root.text, 0)]
     while pending:
         base, here, depth = pending.pop()
@@ -109,16 +120,23 @@ async def walk_folder(client: PayloadSource, root: _core.Cid, take: Taken) -> No
         pending += [(entry.segments, entry.target, depth + 1) for entry in listed.maps if entry.target is not None]
 
 
-class _Count:
-    """Counts the entries that are listed."""
+class EntryCount:
+    """Counts the entries that are listed.
 
-    def __init__(self, limit: int) -> None:
-        self._left = self._limit = limit
+    Args:
+        limit: How many there may be.
+        message: What `TooLarge` says if there are more.
+    """
+
+    def __init__(self, limit: int, message: str) -> None:
+        self._left = limit
+        self._message = message
 
     def add(self, entries: int) -> None:
+        """Count some more. Raises `TooLarge` beyond the limit."""
         self._left -= entries
         if self._left < 0:
-            raise TooLarge(f"the tree has more than {self._limit} entries")
+            raise TooLarge(self._message)
 
 
 class _MapListing:
@@ -128,7 +146,7 @@ class _MapListing:
         maps: The maps nested in it.
     """
 
-    def __init__(self, client: PayloadSource, root: str, base: tuple[str, ...], count: _Count, take: Taken) -> None:
+    def __init__(self, client: PayloadSource, root: str, base: tuple[str, ...], count: EntryCount, take: Taken) -> None:
         self.maps: list[FolderEntry] = []
         self._client = client
         self._root = root
@@ -177,7 +195,7 @@ class _Pages:
         client: PayloadSource,
         root: str,
         add: Callable[[bytes, bytes], tuple[int, list[str] | None]],
-        count: _Count,
+        count: EntryCount,
     ) -> None:
         self.has_more = True
         self._client = client

@@ -9,7 +9,7 @@ from coregw.errors import InvalidInput
 from coregw.folders.attributes import FolderEntry
 from coregw.text import printable
 
-__all__ = ["can_be_name", "check_names", "check_new_path", "leads_outside", "refused", "restorable_links"]
+__all__ = ["check_names", "check_new_path", "check_segments", "leads_outside", "refused", "restorable_links"]
 
 _MAX_STEPS = 1_000
 """Names that the resolution of one link may take, links on the way included; the kernel follows 40 links."""
@@ -26,6 +26,13 @@ def can_be_name(segment: str) -> bool:
     return segment not in _NO_NAMES and _MARKS.isdisjoint(segment)
 
 
+def check_segments(path: Sequence[str]) -> None:
+    """Check that each segment of a path can be a file name. Raises `InvalidInput` (code ``invalid_path``)."""
+    for segment in path:
+        if not can_be_name(segment):
+            raise refused(path, f"{segment!r} can't be a file name")
+
+
 def check_names(entries: Sequence[FolderEntry]) -> None:
     """Check that the entries can be a tree of files.
 
@@ -36,9 +43,7 @@ def check_names(entries: Sequence[FolderEntry]) -> None:
     files: set[Path] = set()
     folders: set[Path] = set()
     for path, kind, _, _ in entries:
-        for segment in path:
-            if not can_be_name(segment):
-                raise refused(path, f"{segment!r} can't be a file name")
+        check_segments(path)
         if kind in ("file", "link"):
             if path in files:
                 raise refused(path, "the tree has this path twice")

@@ -98,6 +98,26 @@ class _Tree(NamedTuple):
     skipped: list[FolderEntry]
 
 
+class _There:
+    """What is in a destination already.
+
+    Attributes:
+        entries: All of it.
+        in_the_way: Paths of what is removed first: folders where the tree has files, and files where it has folders.
+        surplus: Paths of what is not in the tree.
+    """
+
+    def __init__(self, entries: Existing, in_the_way: list[tuple[str, ...]], surplus: list[tuple[str, ...]]) -> None:
+        self.entries = entries
+        self.in_the_way = in_the_way
+        self.surplus = surplus
+        self._removed = {*in_the_way}
+
+    def is_replaced(self, path: tuple[str, ...]) -> bool:
+        """Whether something is there until a file or link takes its place."""
+        return path in self.entries and path not in self._removed
+
+
 async def restore_folder(
     client: PayloadSource,
     root: CidLike,
@@ -239,29 +259,25 @@ class _Restore:
         """Return what would be done."""
         top = self._destination
         tree = await self._tree()
-        existing, in_the_way, surplus = await self._existing(tree, top, delete=delete)
-        right = await self._matching(tree, top, existing)
-        gone = {*in_the_way}
+        there = await self._there(tree, top, delete=delete)
+        right = await self._matching(tree, top, there.entries)
         created: list[tuple[str, ...]] = []
         replaced: list[tuple[str, ...]] = []
         for path in {each.segments for each in tree.files} - right:
-            (replaced if path in existing and path not in gone else created).append(path)
+            (replaced if there.is_replaced(path) else created).append(path)
         for link in tree.links:
-            if not self._is_right(link, top, existing):
-                (replaced if link.segments in existing and link.segments not in gone else created).append(link.segments)
-        created += [path for path in _folders(tree) if existing.get(path) != "folder"]
-        deleted = sorted([*in_the_way, *surplus]) if delete else []
+            if not self._is_right(link, top, there.entries):
+                (replaced if there.is_replaced(link.segments) else created).append(link.segments)
+        created += [path for path in _folders(tree) if there.entries.get(path) != "folder"]
+        deleted = sorted([*there.in_the_way, *there.surplus]) if delete else []
         return RestorePlan(sorted(created), sorted(replaced), deleted, len(right), self._skipped(tree.skipped))
 
-    async def _existing(
-        self, tree: _Tree, top: Path, *, delete: bool
-    ) -> tuple[Existing, list[tuple[str, ...]], list[tuple[str, ...]]]:
-        """Return what is there, what of it is in the way of the tree, and what is not in the tree."""
+    async def _there(self, tree: _Tree, top: Path, *, delete: bool) -> _There:
         existing = await to_end(survey_existing, top, None if delete else _folders(tree))
         in_the_way, surplus = _compare(tree, existing)
         if in_the_way and not delete:
             raise _in_the_way(top, in_the_way[0], existing)
-        return existing, in_the_way, surplus
+        return _There(existing, in_the_way, surplus)
 
     @staticmethod
     def _is_right(link: FolderEntry, top: Path, existing: Existing) -> bool:
@@ -288,14 +304,13 @@ class _Restore:
 
     async def _change(self, tree: _Tree, top: Path, partial: Partial, *, delete: bool) -> Restored:
         folders = _folders(tree)
-        existing, in_the_way, surplus = await self._existing(tree, top, delete=delete)
-        right = await self._matching(tree, top, existing)
-        await to_end(remove, top, in_the_way)
-        gone = {*in_the_way}
+        there = await self._there(tree, top, delete=delete)
+        right = await self._matching(tree, top, there.entries)
+        await to_end(remove, top, there.in_the_way)
         is_moved = top != self._destination
         with closing(_core.FolderWriter(top, partial.files, is_moved=is_moved)) as writer:
             for path in sorted(folders):
-                if existing.get(path) == "folder":
+                if there.entries.get(path) == "folder":
                     writer.add_folder(path, exists=True)
             for entry in tree.folders:
                 # Folders that are moved get theirs afterwards: nobody may write to a folder with some.
@@ -308,19 +323,18 @@ class _Restore:
                     self._states.note_kept(file)
                     continue
                 added += 1
-                replaces = file.segments in existing and file.segments not in gone
+                replaces = there.is_replaced(file.segments)
                 replaced += replaces
                 root = file.target if _core.Cid(file.target).kind == "list" else None
                 writer.add_file(file.segments, file.parts, *attributes_of(file), replaces=replaces, list=root)
             for link in tree.links:
-                replaces = link.segments in existing and link.segments not in gone
-                if not self._is_right(link, top, existing):
-                    writer.add_link(link.segments, *link_of(link), replaces=replaces)
-            await self._filler(writer).write_planned(top, surplus if delete else ())
+                if not self._is_right(link, top, there.entries):
+                    writer.add_link(link.segments, *link_of(link), replaces=there.is_replaced(link.segments))
+            await self._filler(writer).write_planned(top, there.surplus if delete else ())
             if any(self._extras):
                 entries: list[FolderEntry | PlannedFile] = [*tree.files, *tree.links, *tree.folders]
                 await to_end(set_extras, top, entries, self._extras)
-            deleted = len(in_the_way) + (len(surplus) if delete else 0)
+            deleted = len(there.in_the_way) + (len(there.surplus) if delete else 0)
             skipped = self._skipped(tree.skipped)
             return Restored(added, writer.written, len(right), deleted, skipped, replaced)
 
