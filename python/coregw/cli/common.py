@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from coregw.cli.framework import click, interrupted, is_quiet, note
+from coregw.cli.framework import click, interrupted, is_quiet, note, print_json
 from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -233,9 +233,7 @@ def path_of(text: str) -> list[str]:
 def show_result(as_json: bool, line: str | None, **members: object) -> None:
     """Print a command's result on stdout: as one line, or as a JSON object with these members."""
     if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.encode(members))
+        print_json(members)
     elif line is not None:
         click.echo(line)
 

@@ -24,6 +24,7 @@ __all__ = [
     "interrupted",
     "is_quiet",
     "note",
+    "print_json",
     "with_verbosity",
 ]
 
@@ -60,6 +61,13 @@ LOCAL_PATH = click.Path(path_type=Path, readable=False)
 _SIGNALLED = 128
 _QUIET = "coregw.quiet"
 CONTINUED_BY = "coregw.continued_by"
+
+
+def print_json(value: object) -> None:
+    """Print a value on stdout as one line of JSON."""
+    import msgspec
+
+    click.echo(msgspec.json.encode(value))
 
 
 def with_verbosity(command: click.Command) -> click.Command:

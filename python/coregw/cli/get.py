@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coregw.cli.common import (
     GatewayChoice,
@@ -111,35 +111,24 @@ def _show(plan: RestorePlan, dest: Path, as_json: bool) -> None:
 
 async def _plan(gateway: GatewayChoice, root: str, dest: Path, options: dict[str, bool], bar: Bar) -> RestorePlan:
     from coregw.client.folders.restore import plan_restore
-    from coregw.folders.restore_cache import RestoreCache
 
-    set_total, advance = bar
     async with async_client(gateway) as client:
-        return await plan_restore(
-            client,
-            root,
-            dest,
-            delete=options["delete"],
-            cache=RestoreCache.of(dest) if options["use_cache"] else None,
-            started=set_total,
-            progress=advance,
-        )
+        return await plan_restore(client, root, dest, **_shared(dest, options, bar))
 
 
 async def _get(gateway: GatewayChoice, root: str, dest: Path, options: dict[str, bool], bar: Bar) -> Restored:
     from coregw.client.folders.restore import Extras, restore_folder
+
+    extras = Extras(owners=options["owner"], xattrs=options["xattrs"])
+    async with async_client(gateway) as client:
+        shared = _shared(dest, options, bar)
+        return await restore_folder(client, root, dest, in_place=options["in_place"], extras=extras, **shared)
+
+
+def _shared(dest: Path, options: dict[str, bool], bar: Bar) -> dict[str, Any]:
+    """Return the arguments of a restore that its plan has as well."""
     from coregw.folders.restore_cache import RestoreCache
 
     set_total, advance = bar
-    async with async_client(gateway) as client:
-        return await restore_folder(
-            client,
-            root,
-            dest,
-            delete=options["delete"],
-            in_place=options["in_place"],
-            extras=Extras(owners=options["owner"], xattrs=options["xattrs"]),
-            cache=RestoreCache.of(dest) if options["use_cache"] else None,
-            started=set_total,
-            progress=advance,
-        )
+    cache = RestoreCache.of(dest) if options["use_cache"] else None
+    return {"delete": options["delete"], "cache": cache, "started": set_total, "progress": advance}

@@ -14,7 +14,7 @@ from coregw.cli.common import (
     root_of,
     trusted_names,
 )
-from coregw.cli.framework import click
+from coregw.cli.framework import click, print_json
 
 if TYPE_CHECKING:
     from coregw.client import Client
@@ -41,15 +41,13 @@ def command(
     no file is fetched. Control characters in names are shown as escapes; --json prints a JSON object on each line, with
     all that is known, and names unchanged.
     """
-    import msgspec
-
     from coregw.cli.entries import listed, members, place_of
 
     with client(gateway) as opened:
         place = place_of(opened, root_of(root), path_of(path))
         for name, entry in listed(opened, place, recursive):
             if as_json:
-                click.echo(msgspec.json.encode({"name": name, **members(opened, entry)}))
+                print_json({"name": name, **members(opened, entry)})
             else:
                 click.echo(_line(opened, name, entry, is_long, with_cids))
 

@@ -14,7 +14,7 @@ from coregw.cli.common import (
     root_of,
     trusted_names,
 )
-from coregw.cli.framework import click
+from coregw.cli.framework import click, print_json
 
 if TYPE_CHECKING:
     from coregw.client import Client
@@ -33,8 +33,6 @@ def command(root: str, path: str, as_json: bool, gateway: GatewayChoice) -> None
 
     No file is fetched. An empty PATH means ROOT itself.
     """
-    import msgspec
-
     from coregw.cli.entries import file_mode, members, modified_exactly
 
     with client(gateway) as opened:
@@ -45,7 +43,7 @@ def command(root: str, path: str, as_json: bool, gateway: GatewayChoice) -> None
     if proof_bytes is not None:
         shown["proof_bytes"] = proof_bytes
     if as_json:
-        click.echo(msgspec.json.encode(shown))
+        print_json(shown)
         return
     if "mode" in shown:
         shown["mode"] = f"{shown['mode']} ({file_mode(entry)})"

@@ -16,7 +16,7 @@ from coregw.cli.common import (
     root_of,
     trusted_names,
 )
-from coregw.cli.framework import click
+from coregw.cli.framework import click, print_json
 
 if TYPE_CHECKING:
     from coregw.client import Client
@@ -67,9 +67,7 @@ def command(root: str, path: str, level: int | None, as_json: bool, gateway: Gat
 
 
 def _print_json(opened: Client, top: _Folder, level: int | None, **counts: int) -> None:
-    import msgspec
-
-    click.echo(msgspec.json.encode({**counts, "entries": _members(opened, top, level)}))
+    print_json({**counts, "entries": _members(opened, top, level)})
 
 
 def _members(opened: Client, top: _Folder, levels: int | None) -> dict[str, object]:

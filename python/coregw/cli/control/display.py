@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from coregw.cli.framework import click, is_quiet
+from coregw.cli.framework import click, is_quiet, print_json
 from coregw.text import byte_size, printable
 
 __all__ = ["print_result", "shown_progress"]
@@ -53,9 +53,7 @@ def shown_progress(label: str, *, as_json: bool = False) -> Iterator[Callable[[d
 def print_result(result: dict[str, Any], *, as_json: bool) -> None:
     """Print a result on stdout: its members one a line, or as one line of JSON."""
     if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.encode(result))
+        print_json(result)
         return
     width = max((len(name) for name in result), default=0)
     for name, value in result.items():

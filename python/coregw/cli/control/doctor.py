@@ -12,7 +12,7 @@ from typing import NamedTuple
 from click.exceptions import Exit
 
 from coregw.cli.common import GatewayChoice, client_settings, counted, gateway_option, json_option, printable
-from coregw.cli.framework import click
+from coregw.cli.framework import click, print_json
 from coregw.cli.services.serve import settings_class
 from coregw.cli.services.variables import known_variables, unknown_variables
 from coregw.errors import CoregwError
@@ -67,14 +67,12 @@ def command(as_json: bool, gateway: GatewayChoice) -> None:
 
     Nothing is changed or stored. The exit code is 1 if something does not work; warnings alone do not count.
     """
-    import msgspec
-
     findings: list[Finding] = []
     for check in (_installation, _variables, _files, _limits):
         findings += check()
     findings += _gateway(gateway)
     if as_json:
-        click.echo(msgspec.json.encode([each._asdict() for each in findings]))
+        print_json([each._asdict() for each in findings])
     else:
         for each in findings:
             click.echo(f"{each.state:<7}  {each.check:<13}  {each.about}")

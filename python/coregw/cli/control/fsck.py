@@ -15,7 +15,7 @@ from coregw.cli import EXIT_DAMAGED, EXIT_UNREADABLE
 from coregw.cli.common import json_option
 from coregw.cli.control.connection import data_option
 from coregw.cli.control.display import shown_progress
-from coregw.cli.framework import click, described
+from coregw.cli.framework import click, described, print_json
 from coregw.errors import CoregwError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def command(data: Path, as_json: bool, repair: bool, rate: int | None, lines: bo
     if lines:
         _print_line(result, "result")
     elif as_json:
-        click.echo(_json(result))
+        print_json(result)
     else:
         _show(result)
     raise Exit(0 if result.is_sound else EXIT_DAMAGED)
@@ -116,11 +116,5 @@ def _show(result: CheckResult | RepairResult) -> None:
     click.echo(f"{'sound' if result.is_sound else 'damaged'}: {result.summary()}")
 
 
-def _json(message: object) -> bytes:
-    import msgspec
-
-    return msgspec.json.encode(message)
-
-
 def _print_line(message: object, kind: str = "progress") -> None:
-    click.echo(_json({kind: message}))
+    print_json({kind: message})

@@ -16,7 +16,7 @@ from coregw.cli import EXIT_DAMAGED
 from coregw.cli.common import GatewayChoice, counted, json_option, side_option
 from coregw.cli.control.connection import data_option, find_control
 from coregw.cli.control.display import shown_progress
-from coregw.cli.framework import click
+from coregw.cli.framework import click, print_json
 from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def command(source: GatewayChoice, scopes: tuple[str, ...], named: TextIO | None
         "conflicts": heal.conflicts,
     }
     if as_json:
-        click.echo(msgspec.json.encode(result).decode())
+        print_json(result)
     else:
         _show(result)
     is_whole = not (left.roots or left.payloads or heal.absent & set(cids) or heal.conflicts)

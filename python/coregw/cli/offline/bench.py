@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coregw.cli.common import GatewayChoice, async_client, client, counted, gateway_option, json_option
-from coregw.cli.framework import LOCAL_PATH, click
+from coregw.cli.framework import LOCAL_PATH, click, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -130,11 +130,10 @@ def _status() -> Iterator[Callable[[str], None]]:
 
 def _write(report: Report, as_json: bool, picture: Path | None) -> None:
     """Print the table or the JSON, and write the picture."""
-    import msgspec
     from rich.console import Console
 
     if as_json:
-        click.echo(msgspec.json.encode(report))
+        print_json(report)
     else:
         _print(Console(), report)
     if picture is not None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coregw.cli.framework import LOCAL_PATH, click
+from coregw.cli.framework import LOCAL_PATH, click, print_json
 
 if TYPE_CHECKING:
     from coregw.gateway.server import Service
@@ -32,14 +32,12 @@ def _show_json(settings: Settings, origins: dict[str, str]) -> None:
     """Print all settings as a JSON object: of each its value, where that is from, and what it is."""
     import tomllib
 
-    import msgspec
-
     shown = {}
     for variable, _, about in settings.describe():
         name = variable.removeprefix("COREGW_").lower()
         value = tomllib.loads(f"value = {settings.toml(name)}")["value"]
         shown[name] = {"value": value, "origin": origins.get(name), "about": about}
-    click.echo(msgspec.json.encode(shown))
+    print_json(shown)
 
 
 def server_options(command: F) -> F:
@@ -153,9 +151,7 @@ def _warn_of_unknown_variables(settings: Settings) -> None:
 
 def announce_as_json(url: str) -> None:
     """Print the address of a service as a JSON object."""
-    import msgspec
-
-    click.echo(msgspec.json.encode({"url": url}))
+    print_json({"url": url})
 
 
 def run_service(

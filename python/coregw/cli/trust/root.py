@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coregw.cli.common import GatewayChoice, gateway_option, json_option, printable, show_result, trusted_names
-from coregw.cli.framework import LOCAL_PATH, click, note
+from coregw.cli.framework import LOCAL_PATH, click, note, print_json
 from coregw.cli.trust.common import admin_token_option, publishing_client, read_policy, scope_and_name
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def list_(as_json: bool) -> None:
     store = TrustStore()
     names = store.names()
     if as_json:
-        _print_json({name: {"root": each.root, "follows": each.follows} for name, each in names.items()})
+        print_json({name: {"root": each.root, "follows": each.follows} for name, each in names.items()})
         return
     width = max(map(len, names), default=0)
     for name, each in names.items():
@@ -125,7 +125,7 @@ def history(name: str, as_json: bool) -> None:
 
     found = TrustStore().name(name).history
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     for each in found:
         revision = "" if each.revision is None else f"  revision {each.revision}"
@@ -160,9 +160,3 @@ def _show(name: str, trusted: TrustedName, as_json: bool) -> None:
     revision = "" if newest.revision is None else f" (revision {newest.revision})"
     note(f"{name} stands for this root{revision}")
     show_result(as_json, newest.root, name=name, root=newest.root, revision=newest.revision)
-
-
-def _print_json(value: object) -> None:
-    import msgspec
-
-    click.echo(msgspec.json.encode(value))
