@@ -28,11 +28,11 @@ class Truth:
     names: dict[str, list[str]] = field(default_factory=dict)
 
 
-async def fill(path: Path, seed: int, *, is_killed: bool) -> Truth:
-    """Make a store in two openings; its newest writes are in a log if it is `is_killed`."""
+async def fill(path: Path, seed: int, *, is_killed: bool, openings: int = 2) -> Truth:
+    """Make a store in some openings; its newest writes are in a log if it is `is_killed`."""
     rng = random.Random(seed)
     truth = Truth()
-    for opening in range(2):
+    for opening in range(openings):
         engine = Engine(await open_store(path, reserve_bytes=0))
         for size in (0, 1, 100, 3000, 60_000):
             await put(engine, truth, rng.randbytes(size), "sha2-256")
@@ -47,7 +47,7 @@ async def fill(path: Path, seed: int, *, is_killed: bool) -> Truth:
             for _ in range(2):
                 await engine.publications.publish("s", f"n{count}", root, None)
                 truth.names.setdefault(f"n{count}", []).append(root)
-        if opening and is_killed:
+        if opening == openings - 1 and is_killed:
             shutil.copytree(path, path.with_name(path.name + "-copy"))
         await engine.close()
     if is_killed:

@@ -7,8 +7,9 @@ table that overlaps others where the rows are read: those of level 0, and one of
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, suppress
 from itertools import groupby
 from pathlib import Path
@@ -16,7 +17,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self
 
 from coregw.errors import StoreDamaged
-from coregw.store.rocksdb.layout import Family
+from coregw.store.rocksdb.layout import CLAIM_KEY, EPOCH_KEY, EXPIRED_KEY, TIME_KEY, UNDATED_KEY, Family, payload_date
 from coregw.store.rocksdb.mark import require_durable
 from coregw.store.rocksdb.raw.batches import read_batch
 from coregw.store.rocksdb.raw.coding import Damage, Entry
@@ -27,21 +28,16 @@ from coregw.store.rocksdb.raw.tables import TableFile
 
 __all__ = ["RawDatabase", "RawRow"]
 
-_CREATED: Final = (
-    Family.META,
-    Family.ROOTS,
-    Family.PAYLOADS,
-    Family.UPLOADS,
-    Family.PAGES,
-    Family.CHUNKS,
-    Family.RECORDS,
-)
-"""The families in the order in which coregw creates them, which numbers them."""
+_NUMBERS: Final = frozenset(range(len(Family)))
+"""The numbers of the families. That of `Family.META` is 0; RocksDB's binding creates the others in any order."""
 
+_STATE_KEYS: Final = frozenset({CLAIM_KEY, EPOCH_KEY, EXPIRED_KEY, TIME_KEY, UNDATED_KEY})
 _DIGEST_BYTES: Final = 32
+_ROOT_CID_BYTES: Final = 39
 _CHUNK_KEY_BYTES: Final = 16
 _UPLOAD_ID_BYTES: Final = 12
 _PAYLOAD_ROW_BYTES: Final = 20
+_DATE_BYTES: Final = 8
 
 
 class RawRow(NamedTuple):
@@ -165,8 +161,7 @@ class RawDatabase:
             self._damages.append(Damage("coregw-mark", 0, 0, None, error.message))
         tables = self._open_tables(path, names, manifest, on_read)
         families = {table.family_id: table.family for table in self._tables if table.family_id is not None}
-        by_id = dict(enumerate(map(str, _CREATED))) | {i: name for i, name in families.items() if name}
-        by_id |= manifest.families
+        by_id = {0: str(Family.META)} | {i: name for i, name in families.items() if name} | manifest.families
         for name, table in zip(tables, self._tables, strict=True):
             table.check_metadata()
             live = manifest.tables.get(_number(name))
@@ -186,8 +181,11 @@ class RawDatabase:
         self._damages += [
             Damage(name, 0, size, None, "the file is missing") for name, size in logs if name not in names
         ]
+        logged: defaultdict[int, list[Entry]] = defaultdict(list)
         for name in [name for name in names if name.endswith(".log")]:
-            self._read_log(self._opened(path / name, on_read), by_id)
+            self._read_log(self._opened(path / name, on_read), _NUMBERS | by_id.keys(), logged)
+        for number, family in _families_of(logged, by_id).items():
+            self._logged[family] += logged[number]
         for entries in self._logged.values():
             entries.sort(key=_order)
 
@@ -224,12 +222,11 @@ class RawDatabase:
             what = "it names a MANIFEST that does not exist"
             self._damages.append(Damage("CURRENT", 0, len(named), None, what, has_rows=False))
 
-    def _read_log(self, file: FileBytes, families: dict[int, str]) -> None:
-        names = {number: Family(name) for number, name in families.items() if name in set(Family)}
+    def _read_log(self, file: FileBytes, numbers: AbstractSet[int], logged: defaultdict[int, list[Entry]]) -> None:
         for record in read_log(file.read(0, file.size), file.name, self._damages):
-            for family, entry, until in read_batch(record.data, names, is_intact=record.is_intact):
+            for number, entry, until in read_batch(record.data, numbers, is_intact=record.is_intact):
                 if until is None and (entry.is_intact or entry.value is not None):
-                    self._logged[names[family]].append(entry)
+                    logged[number].append(entry)
 
 
 def _push(
@@ -253,15 +250,34 @@ def _number(name: str) -> int:
 def _guessed_family(table: TableFile) -> str | None:
     """The family of a file that has lost its properties and is not in a MANIFEST, by the form of its first row."""
     entry = next((entry for entry in table.entries() if entry.value is not None), None)
-    if entry is None or entry.value is None:
-        return None
-    size = len(entry.value)
-    if entry.key == b"epoch":
+    return None if entry is None or entry.value is None else _family_by_form(entry.key, len(entry.value))
+
+
+def _families_of(logged: Mapping[int, Sequence[Entry]], by_id: Mapping[int, str]) -> dict[int, Family]:
+    """The family of each number in the logs. One that is known from no other file is told by the form of most rows."""
+    known = {number: Family(name) for number, name in by_id.items() if name in set(Family)}
+    forms = Counter(
+        (number, _family_by_form(entry.key, len(entry.value)))
+        for number in logged.keys() - by_id.keys()
+        for entry in logged[number]
+        if entry.value is not None
+    )
+    for (number, family), _ in forms.most_common():
+        if number not in known and family not in known.values():
+            known[number] = family
+    return {number: known[number] for number in logged if number in known}
+
+
+def _family_by_form(key: bytes, size: int) -> Family:
+    """The family that a row with this key, and a value of this many bytes, has the form of."""
+    if key in _STATE_KEYS or (key[:1] == payload_date(b"").key and size == _DATE_BYTES):
         return Family.META
-    if size == 0:
-        return Family.UPLOADS if len(entry.key) == _UPLOAD_ID_BYTES else Family.ROOTS
-    if size == _PAYLOAD_ROW_BYTES and entry.key[0] not in b"nr":
+    if len(key) == _ROOT_CID_BYTES and key[:1] == b"\x01":
+        return Family.ROOTS
+    if size == 0 and len(key) == _UPLOAD_ID_BYTES:
+        return Family.UPLOADS
+    if size == _PAYLOAD_ROW_BYTES and key[:1] not in (b"n", b"r"):
         return Family.PAYLOADS
-    if len(entry.key) == _DIGEST_BYTES:
+    if len(key) == _DIGEST_BYTES:
         return Family.PAGES
-    return Family.CHUNKS if len(entry.key) == _CHUNK_KEY_BYTES else Family.RECORDS
+    return Family.CHUNKS if len(key) == _CHUNK_KEY_BYTES else Family.RECORDS
