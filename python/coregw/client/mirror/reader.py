@@ -93,7 +93,7 @@ class PageReader:
             return ProofError(error.message, check="digest")
         except CoregwError as error:
             return error
-        raise NotImplementedError(call.path)
+        raise AssertionError(f"operations that read trees do not call {call.path}")
 
 
 class _Either(OriginStore):
