@@ -171,7 +171,9 @@ fn hash<'a>(method: Method, count: usize, message: impl Fn(usize) -> Blocks<'a>,
         #[cfg(target_arch = "x86_64")]
         Method::Lanes => hash_in_lanes(count, &message, &mut put),
         #[cfg(target_arch = "x86_64")]
-        Method::Chains => hash_in_chains(count, &message, &mut put),
+        Method::EvexChains => hash_in_chains::<true>(count, &message, &mut put),
+        #[cfg(target_arch = "x86_64")]
+        Method::Chains => hash_in_chains::<false>(count, &message, &mut put),
         _ => 0,
     };
     for i in hashed..count {
@@ -244,7 +246,7 @@ struct Chain<'a> {
 /// Hashes messages in chains side by side: one that has ended takes the next message. Returns how many.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-fn hash_in_chains<'a>(
+fn hash_in_chains<'a, const EVEX: bool>(
     count: usize,
     message: &impl Fn(usize) -> Blocks<'a>,
     put: &mut impl FnMut(usize, Digest),
@@ -272,9 +274,9 @@ fn hash_in_chains<'a>(
             }
         }
         match active {
-            4 => step::<4>(&mut chains),
-            3 => step::<3>(&mut chains),
-            2 => step::<2>(&mut chains),
+            4 => step::<4, EVEX>(&mut chains),
+            3 => step::<3, EVEX>(&mut chains),
+            2 => step::<2, EVEX>(&mut chains),
             _ => break,
         }
     }
@@ -287,11 +289,11 @@ fn hash_in_chains<'a>(
 /// Compresses the next block of each of the first `N` chains.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-fn step<const N: usize>(chains: &mut [Chain<'_>; sha::CHAINS]) {
+fn step<const N: usize, const EVEX: bool>(chains: &mut [Chain<'_>; sha::CHAINS]) {
     let Some(chains) = chains.first_chunk_mut::<N>() else {
         return;
     };
     let blocks = chains.each_ref().map(|chain| chain.message.block(chain.done));
-    sha::compress(chains.each_mut().map(|chain| &mut chain.state), blocks);
+    sha::compress::<N, EVEX>(chains.each_mut().map(|chain| &mut chain.state), blocks);
     chains.iter_mut().for_each(|chain| chain.done += 1);
 }

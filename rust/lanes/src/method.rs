@@ -10,7 +10,9 @@ use crate::{avx512, sha};
 pub enum Method {
     /// Sixteen messages in the lanes of AVX-512.
     Lanes,
-    /// Up to four messages in interleaved chains of SHA instructions.
+    /// Up to four messages in interleaved chains of SHA instructions, with the 32 registers of AVX-512.
+    EvexChains,
+    /// The same with sixteen registers.
     Chains,
     /// One message after the other.
     Alone,
@@ -18,13 +20,15 @@ pub enum Method {
 
 impl Method {
     /// All ways.
-    pub const ALL: [Self; 3] = [Self::Lanes, Self::Chains, Self::Alone];
+    pub const ALL: [Self; 4] = [Self::Lanes, Self::EvexChains, Self::Chains, Self::Alone];
 
     /// Whether this processor, and the operating system, support it. O(1).
     pub fn is_available(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
             Self::Lanes => avx512::is_available(),
+            #[cfg(target_arch = "x86_64")]
+            Self::EvexChains => sha::is_evex_available(),
             #[cfg(target_arch = "x86_64")]
             Self::Chains => sha::is_available(),
             Self::Alone => true,
@@ -35,13 +39,15 @@ impl Method {
 
     /// The fastest one that this processor supports. O(1): the answer is cached.
     ///
-    /// Lanes are faster than chains where a core executes an instruction of 512 bits at once.
+    /// Lanes are faster than chains where a core executes an instruction of 512 bits at once (docs/decisions/0363, 0390).
     #[inline]
     pub fn fastest() -> Self {
         static FASTEST: OnceLock<Method> = OnceLock::new();
         *FASTEST.get_or_init(|| {
-            let order = if has_halved_vectors() { [Self::Chains, Self::Lanes] } else { [Self::Lanes, Self::Chains] };
-            order.into_iter().find(|method| method.is_available()).unwrap_or(Self::Alone)
+            let chains = [Self::EvexChains, Self::Chains];
+            let order =
+                if has_halved_vectors() { [&chains[..], &[Self::Lanes]] } else { [&[Self::Lanes], &chains[..]] };
+            order.into_iter().flatten().copied().find(|method| method.is_available()).unwrap_or(Self::Alone)
         })
     }
 }

@@ -18,42 +18,64 @@ pub(crate) fn is_available() -> bool {
     is_x86_feature_detected!("sha") && is_x86_feature_detected!("ssse3") && is_x86_feature_detected!("sse4.1")
 }
 
-/// Compresses one block into each of several states.
-///
-/// # Panics
-/// Unless [`is_available`].
+/// Whether this processor, and the operating system, also have the 32 vector registers of AVX-512, which hold the words of
+/// four chains. Sixteen registers do not: every second instruction loads or stores one. O(1): the answer is cached.
 #[inline]
-pub(crate) fn compress<const N: usize>(states: [&mut [u32; 8]; N], blocks: [&[u8; BLOCK_BYTES]; N]) {
-    assert!(is_available(), "the SHA instructions were detected before");
-    // SAFETY: the processor has the features that `compress_chains` is compiled for, as was just asserted. It has no other
-    // precondition.
-    unsafe { compress_chains(states, blocks) }
+pub(crate) fn is_evex_available() -> bool {
+    is_available() && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl")
 }
 
-#[target_feature(enable = "sha,sse2,ssse3,sse4.1")]
-fn compress_chains<const N: usize>(states: [&mut [u32; 8]; N], blocks: [&[u8; BLOCK_BYTES]; N]) {
-    let before: [State; N] = array::from_fn(|n| load_state(states[n]));
-    let mut chains = before;
-    // The last sixteen words of each message schedule, of which `w[i % 4]` holds words 4i to 4i + 3.
-    let mut schedules: [[__m128i; 4]; N] = array::from_fn(|n| load_block(blocks[n]));
-    let k: [__m128i; 16] = array::from_fn(|i| load_words(&K.as_chunks().0[i]));
-    for i in 0..4 {
-        for (state, w) in chains.iter_mut().zip(&schedules) {
-            *state = four_rounds(*state, _mm_add_epi32(w[i], k[i]));
-        }
-    }
-    for quarter in k.as_chunks::<4>().0.iter().skip(1) {
-        for i in 0..4 {
-            for (state, w) in chains.iter_mut().zip(&mut schedules) {
-                w[i] = next_words(w, i);
-                *state = four_rounds(*state, _mm_add_epi32(w[i], quarter[i]));
-            }
-        }
-    }
-    for ((state, before), after) in states.into_iter().zip(before).zip(chains) {
-        store_state(state, [_mm_add_epi32(before[0], after[0]), _mm_add_epi32(before[1], after[1])]);
+/// Compresses one block into each of several states, with the registers of AVX-512 if `EVEX`.
+///
+/// # Panics
+/// Unless [`is_available`], or [`is_evex_available`].
+#[inline]
+pub(crate) fn compress<const N: usize, const EVEX: bool>(states: [&mut [u32; 8]; N], blocks: [&[u8; BLOCK_BYTES]; N]) {
+    if EVEX {
+        assert!(is_evex_available(), "the SHA instructions and AVX-512 were detected before");
+        // SAFETY: the processor has the features that `compress_evex` is compiled for, as was just asserted. It has no
+        // other precondition.
+        unsafe { compress_evex(states, blocks) }
+    } else {
+        assert!(is_available(), "the SHA instructions were detected before");
+        // SAFETY: as above, of `compress_sse`.
+        unsafe { compress_sse(states, blocks) }
     }
 }
+
+/// Defines the compression for some instructions: a function that is shared by both would not be inlined, so it would be
+/// compiled for those that both have.
+macro_rules! compress_with {
+    ($name:ident, $features:literal) => {
+        #[target_feature(enable = $features)]
+        fn $name<const N: usize>(states: [&mut [u32; 8]; N], blocks: [&[u8; BLOCK_BYTES]; N]) {
+            let before: [State; N] = array::from_fn(|n| load_state(states[n]));
+            let mut chains = before;
+            // The last sixteen words of each message schedule, of which `w[i % 4]` holds words 4i to 4i + 3.
+            let mut schedules: [[__m128i; 4]; N] = array::from_fn(|n| load_block(blocks[n]));
+            let k: [__m128i; 16] = array::from_fn(|i| load_words(&K.as_chunks().0[i]));
+            for i in 0..4 {
+                for (state, w) in chains.iter_mut().zip(&schedules) {
+                    *state = four_rounds(*state, _mm_add_epi32(w[i], k[i]));
+                }
+            }
+            for quarter in k.as_chunks::<4>().0.iter().skip(1) {
+                for i in 0..4 {
+                    for (state, w) in chains.iter_mut().zip(&mut schedules) {
+                        w[i] = next_words(w, i);
+                        *state = four_rounds(*state, _mm_add_epi32(w[i], quarter[i]));
+                    }
+                }
+            }
+            for ((state, before), after) in states.into_iter().zip(before).zip(chains) {
+                store_state(state, [_mm_add_epi32(before[0], after[0]), _mm_add_epi32(before[1], after[1])]);
+            }
+        }
+    };
+}
+
+compress_with!(compress_evex, "sha,sse2,ssse3,sse4.1,avx512f,avx512vl");
+compress_with!(compress_sse, "sha,sse2,ssse3,sse4.1");
 
 /// A state as the instructions take it: the words A, B, E, F and C, D, G, H, the first in the highest lane.
 type State = [__m128i; 2];
