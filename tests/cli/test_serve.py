@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -16,6 +17,7 @@ import pytest
 from click.testing import Result
 
 from coregw.client import Client
+from coregw.gateway.limits import machine
 
 Run = Callable[..., Result]
 Start = Callable[..., subprocess.CompletedProcess[bytes]]
@@ -31,6 +33,37 @@ def test_serve_shows_its_settings_as_a_configuration_file(run: Run, tmp_path: Pa
     assert f"# {config}" in shown
     config.write_text(re.sub(r"(?m)^# (?=[a-z_]+ = )", "", shown))
     assert tomllib.loads(run("serve", "--config", config, "--settings").stdout) == tomllib.loads(config.read_text())
+
+
+def test_settings_show_which_defaults_were_lowered_to_fit_the_memory(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "available_bytes", lambda **_: 700 << 20)
+    command = ("serve", "--set", "cache_bytes=256MiB", "--settings")
+    shown = run(*command).stdout
+    assert tomllib.loads(shown) == {"cache_bytes": "256MiB"}  # what was lowered is still a default
+    assert re.search(r'(?m)^# change_bytes = "[0-9]{2}MiB"  # lowered to fit the memory of the process$', shown)
+    objects = json.loads(run(*command, "--json").stdout)
+    assert objects["buffered_bytes"]["origin"] == "lowered to fit the memory of the process"
+    assert objects["buffered_bytes"]["value"] in shown
+    assert (objects["cache_bytes"]["value"], objects["cache_bytes"]["origin"]) == ("256MiB", "option")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_lowered_defaults_are_logged_once(tmp_path: Path, workers: int) -> None:
+    serve = [sys.executable, "-m", "coregw", "serve", "--data", tmp_path, "--port", "0", "--workers", str(workers)]
+    process = subprocess.Popen(
+        ["sh", "-c", 'ulimit -v 2097152; exec "$@"', "sh", *serve],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={name: value for name, value in os.environ.items() if not name.startswith("COREGW_")},
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    process.terminate()
+    log = process.communicate(timeout=60)[1].decode()
+    assert line.startswith(b"coregw: listening on "), log
+    assert process.returncode == 0, log
+    assert len(re.findall(r"these defaults are lower: .*\bCOREGW_CHANGE_BYTES=\d+MiB", log)) == 1
+    assert "the settings allow" not in log
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

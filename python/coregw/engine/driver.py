@@ -39,6 +39,7 @@ from coregw.engine.scheduling.queries import Query, QuerySlots
 from coregw.engine.ways import Ways
 from coregw.errors import RootNotFound, StoreDamaged, Unavailable
 from coregw.store import Store, Stored, Table
+from coregw.waiting import result_of
 
 __all__ = ["Driver", "ReadSpan"]
 
@@ -376,7 +377,7 @@ class Driver:
     async def _to_end(self, coroutine: Coroutine[None, None, R]) -> R:
         call = asyncio.ensure_future(coroutine)
         try:
-            return await asyncio.shield(call)
+            return await result_of(call)
         except asyncio.CancelledError:
             await asyncio.wait([call])
             raise

@@ -20,6 +20,7 @@ import anyio
 from coregw.errors import Unavailable
 from coregw.extras import missing_extra
 from coregw.store.addresses import BucketAddress
+from coregw.waiting import result_of
 
 try:
     from obstore.exceptions import BaseError, NotFoundError
@@ -86,7 +87,7 @@ class Bucket:
         future = asyncio.get_running_loop().run_in_executor(self._threads, work)
         future.add_done_callback(_retrieve)
         try:
-            return await asyncio.shield(future)
+            return await result_of(future)
         except asyncio.CancelledError:
             stop()
             with anyio.CancelScope(shield=True):  # task groups cancel again and again

@@ -26,6 +26,7 @@ from coregw.upkeep.listings import all_items
 from coregw.upkeep.marking import Marker, Marks, MemoryMarks, page_mark, payload_mark, root_mark
 from coregw.upkeep.marks import MarkFile
 from coregw.upkeep.pins import Pins
+from coregw.waiting import result_of
 
 __all__ = ["MARKS_FOLDER", "Report", "collect_garbage"]
 
@@ -96,7 +97,7 @@ async def _marks_of(store: CollectableStore, folder: Path | None) -> AsyncIterat
 async def _to_end(call: asyncio.Future[T]) -> T:
     """Return the result of a call in a thread; if cancelled, wait for it first, since the next collection needs it."""
     try:
-        return await asyncio.shield(call)
+        return await result_of(call)
     except asyncio.CancelledError:
         await asyncio.wait([call])
         raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,16 +19,16 @@ __all__ = ["announce_as_json", "chosen_settings", "command", "run_service", "ser
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _show(settings: Settings, origins: dict[str, str]) -> None:
-    """Print all settings as a configuration file, with what is left at its default as comments."""
+def _show(settings: Settings, given: Collection[str], origins: Mapping[str, str]) -> None:
+    """Print all settings as a configuration file, with what nobody has set as comments."""
     click.echo("# Each setting is also an environment variable: COREGW_ and its name in capitals.")
     for variable, _, about in settings.describe():
         name = variable.removeprefix("COREGW_").lower()
-        line = f"{name} = {settings.toml(name)}"
-        click.echo(f"\n# {about}\n" + (f"{line}  # {origins[name]}" if name in origins else f"# {line}"))
+        line = f"{name} = {settings.toml(name)}" + (f"  # {origins[name]}" if name in origins else "")
+        click.echo(f"\n# {about}\n" + (line if name in given else f"# {line}"))
 
 
-def _show_json(settings: Settings, origins: dict[str, str]) -> None:
+def _show_json(settings: Settings, origins: Mapping[str, str]) -> None:
     """Print all settings as a JSON object: of each its value, where that is from, and what it is."""
     import tomllib
 
@@ -99,6 +99,8 @@ def chosen_settings(
 ) -> Settings:
     """Return the settings of the configuration file and the environment, overridden by the options.
 
+    Defaults of budgets of memory are lowered to what the process may use.
+
     Args:
         config: The configuration file; that of the environment if None.
         assignments: Settings as ``NAME=VALUE``.
@@ -108,6 +110,7 @@ def chosen_settings(
         as_json: Whether log lines, and the settings if they are printed, are JSON.
         short: Settings that have options of their own, by name; None if the option is not given.
     """
+    from coregw.gateway.limits.machine import fit_defaults, lowered_defaults
     from coregw.gateway.settings import CONFIG_VARIABLE
 
     Settings = settings_class()  # noqa: N806 - a class
@@ -126,11 +129,33 @@ def chosen_settings(
     environ = {**os.environ} if config is None else {**os.environ, CONFIG_VARIABLE: str(config)}
     given = Settings.given(environ, strict=True, **short)
     settings = Settings(**{name: value for name, (value, _) in given.items()})
+    fitted = fit_defaults(settings, given)
     if show_settings:
         origins = {name: origin for name, (_, origin) in given.items()}
-        (_show_json if as_json else _show)(settings, origins)
+        origins |= dict.fromkeys(lowered_defaults(settings, fitted), "lowered to fit the memory of the process")
+        if as_json:
+            _show_json(fitted, origins)
+        else:
+            _show(fitted, given, origins)
         raise SystemExit(0)
-    return settings
+    if lowered := lowered_defaults(settings, fitted):
+        _log_lowered(fitted, lowered)
+    return fitted
+
+
+def _log_lowered(settings: Settings, lowered: Sequence[str]) -> None:
+    """Log which defaults are lower than documented. Workers are given all settings, so that this is logged once."""
+    import logging
+
+    from coregw.gateway.limits.machine import available_bytes
+    from coregw.gateway.logs import log_to_stderr
+
+    log_to_stderr(settings)
+    logging.getLogger("coregw.settings").info(
+        "the process has %d MiB of memory, so these defaults are lower: %s",
+        available_bytes(workers=settings.workers) >> 20,
+        ", ".join(f"COREGW_{name.upper()}={settings.toml(name).strip(chr(34))}" for name in lowered),
+    )
 
 
 def _warn_of_unknown_variables(settings: Settings) -> None:

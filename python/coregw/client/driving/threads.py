@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar, TypeVarTuple
+
+from coregw.waiting import result_of
 
 __all__ = ["to_end"]
 
@@ -16,14 +19,10 @@ Ts = TypeVarTuple("Ts")
 async def to_end(work: Callable[[*Ts], T], *args: *Ts) -> T:
     """Return ``work(*args)`` from a thread. If this is cancelled, it waits for the call to return first."""
     call = asyncio.get_running_loop().run_in_executor(None, partial(work, *args))
-    cancelled = None
-    while not call.done():
-        try:
-            await asyncio.wait([call])  # not shield: from Python 3.14 it logs what a call raises after a cancellation
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is None:
-        return call.result()
-    if not call.cancelled():
-        call.exception()  # retrieved, or asyncio would log it
-    raise cancelled
+    try:
+        return await result_of(call)
+    except asyncio.CancelledError:
+        while not call.done():
+            with suppress(asyncio.CancelledError):  # once more; it is raised in the end
+                await asyncio.wait([call])
+        raise

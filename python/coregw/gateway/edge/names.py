@@ -22,6 +22,7 @@ from coregw.messages import encode
 from coregw.messages.publication import PublicationProof, SignedCheckpoint
 from coregw.messages.record import PublishedRecord, PublishedRecords, PublishRequest, RecordHistory
 from coregw.store import Store
+from coregw.waiting import result_of
 
 __all__ = ["UPSTREAM_TOKEN_VARIABLE", "UpstreamNames"]
 
@@ -100,7 +101,7 @@ class UpstreamNames(Publications):
         if (asking := self._asking.get(key)) is None:
             asking = self._asking[key] = asyncio.ensure_future(self._ask(*key))
             asking.add_done_callback(partial(self._asked_for, key))
-        return await asyncio.shield(asking)
+        return await result_of(asking)
 
     def _asked_for(self, key: tuple[str, str], asking: asyncio.Future[tuple[float, PublishedRecord]]) -> None:
         del self._asking[key]

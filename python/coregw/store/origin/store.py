@@ -25,6 +25,7 @@ from coregw.store.origin.upstream import (
     root_path,
 )
 from coregw.store.reading import ReadingStore, for_each, range_of, whole_of
+from coregw.waiting import result_of
 
 __all__ = ["OriginStore"]
 
@@ -180,7 +181,7 @@ class OriginStore(ReadingStore):
     async def _page(self, digest: bytes) -> bytes | None:
         if (asked := self._asked.get(digest)) is not None:
             with suppress(UpstreamDamaged, _Cancelled):  # the page may still be had on its own
-                await asyncio.shield(asked)
+                await result_of(asked)
         if (top := self._tops.pop(digest, None)) is not None:
             return top
         path = page_path(digest)
@@ -220,7 +221,7 @@ class OriginStore(ReadingStore):
         """Ask for a root, and keep its page until it is read. Concurrent calls share a request, and how it ends."""
         while (asked := self._asked_roots.get(root)) is not None:
             with suppress(_Cancelled):
-                return await asyncio.shield(asked)
+                return await result_of(asked)
         digest = root[-32:]
         future = self._asked[digest] = self._asked_roots[root] = asyncio.get_running_loop().create_future()
         try:

@@ -27,6 +27,7 @@ from coregw.store.rocksdb.garbage.dates import Dates, root_rows
 from coregw.store.rocksdb.layout import EPOCH_KEY, TIME_KEY, Family, Row
 from coregw.store.rocksdb.payloads import Payloads, RocksPayloadWriter
 from coregw.store.rocksdb.reader import Reader
+from coregw.waiting import result_of
 
 __all__ = ["CACHE_BYTES", "READ_THREADS", "RESERVE_BYTES", "RocksStore", "open_store"]
 
@@ -316,7 +317,7 @@ class RocksStore:
         return await self._reader.run(lambda _: self._committer.obstacles())
 
     async def close(self) -> None:
-        await asyncio.shield(asyncio.to_thread(self._close))  # once begun, closing is completed
+        await result_of(asyncio.ensure_future(asyncio.to_thread(self._close)))  # once begun, closing is completed
 
     def _close(self) -> None:
         with self._closing:

@@ -18,6 +18,7 @@ from coregw.store.origin import OriginStore
 from coregw.store.reading import ReadingStore, for_each, range_of, whole_of
 from coregw.store.tiered.kept import NAME, PAGE, PAYLOAD, ROOT, ROOT_BYTES, Kept, TierFigures
 from coregw.store.tiered.order import UseOrder
+from coregw.waiting import result_of
 
 __all__ = ["TieredStore", "open_tiered"]
 
@@ -123,7 +124,7 @@ class TieredStore(ReadingStore):
                     self._loading.pop(kind + key, None)
                 future.set_result(None)
         for other in {*others.values()}:
-            await asyncio.shield(other)
+            await result_of(other)
         if others:
             rows = await self._kept_rows(kind, list(others))
             found |= {key: row for key, row in rows.items() if row is not None}
@@ -173,7 +174,7 @@ class TieredStore(ReadingStore):
         if len(multihashes) != 1:
             return await self._said_sizes(multihashes)
         if (other := self._loading.get(PAYLOAD + multihashes[0])) is not None:
-            await asyncio.shield(other)
+            await result_of(other)
         (size,) = await self._local.stat_payloads(multihashes)
         if size is None and (file := await self._payload(multihashes[0])) is not None:
             with file:
@@ -232,7 +233,7 @@ class TieredStore(ReadingStore):
         """Request a payload, and keep it. If another task is loading it, copy what that has kept."""
         name = PAYLOAD + multihash
         if (other := self._loading.get(name)) is not None:
-            await asyncio.shield(other)
+            await result_of(other)
             if (copy := await self._copy(multihash)) is not None:
                 return copy
         self._kept.misses += 1

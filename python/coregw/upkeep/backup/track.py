@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from coregw.messages.progress import Progress
+from coregw.waiting import result_of
 
 __all__ = ["Report", "Track", "in_thread"]
 
@@ -55,7 +56,7 @@ async def in_thread(call: Callable[[Track], _T], report: Report) -> _T:
     track = Track(report)
     task = asyncio.ensure_future(asyncio.to_thread(call, track))
     try:
-        return await asyncio.shield(task)
+        return await result_of(task)
     except asyncio.CancelledError:
         track.stop()
         await asyncio.wait([task])

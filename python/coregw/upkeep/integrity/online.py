@@ -32,6 +32,7 @@ from coregw.upkeep.integrity.findings import CheckResult, DamagedObject, RepairR
 from coregw.upkeep.integrity.pages import Harm, StoredPage
 from coregw.upkeep.integrity.payloads import hasher_of
 from coregw.upkeep.integrity.records import lost_key
+from coregw.waiting import result_of
 
 __all__ = ["OnlineCheck", "StoreRows", "check_online", "repair_online"]
 
@@ -72,7 +73,7 @@ class StoreRows:
         """Run work that calls this, in a thread; cancelling this ends it at its next call."""
         task = asyncio.ensure_future(asyncio.to_thread(work))
         try:
-            return await asyncio.shield(task)
+            return await result_of(task)
         except asyncio.CancelledError:
             self._ended.set()
             await asyncio.wait([task])

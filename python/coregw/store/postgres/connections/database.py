@@ -21,6 +21,7 @@ import asyncpg
 from coregw.errors import Unavailable
 from coregw.store.postgres.connections.errors import Retry, UnconfirmedWrite, retry_of, translated
 from coregw.store.postgres.connections.hosts import Hosts, hosts_of
+from coregw.waiting import result_of
 
 __all__ = ["Connection", "Database", "Query", "Row", "columns"]
 
@@ -237,7 +238,7 @@ class Database:
         task = asyncio.get_running_loop().create_task(run())
         self._writing[task] = time.monotonic()
         task.add_done_callback(self._end_write)
-        return await asyncio.shield(task)
+        return await result_of(task)
 
     def _end_write(self, task: asyncio.Task[Any]) -> None:
         del self._writing[task]

@@ -1,0 +1,31 @@
+"""Waiting for a call that several tasks may wait for, or that has to end even if nobody waits for it any more."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar
+
+__all__ = ["result_of"]
+
+T = TypeVar("T")
+
+
+async def result_of(call: asyncio.Future[T]) -> T:
+    """Return the result of a call that goes on if this is cancelled.
+
+    As `asyncio.shield`, which from Python 3.14 logs what such a call raises after the cancellation.
+    """
+    try:
+        await asyncio.wait([call])
+        return call.result()
+    except asyncio.CancelledError:
+        call.add_done_callback(_retrieve)
+        raise
+    finally:
+        del call  # its exception refers to this frame: as a cycle, they would keep what the call used
+
+
+def _retrieve(call: asyncio.Future[Any]) -> None:
+    """Look at the exception of a call, which asyncio would log if nobody did."""
+    if not call.cancelled():
+        call.exception()

@@ -1,0 +1,82 @@
+"""Waiting for calls that a cancellation must not reach."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from typing import Any
+
+import pytest
+
+from coregw.waiting import result_of
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def _fail(event: asyncio.Event) -> None:
+    await event.wait()
+    raise ValueError("as it should")
+
+
+async def test_a_call_that_fails_after_nobody_waits_for_it_is_not_logged() -> None:
+    logged: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: logged.append(context))
+    event = asyncio.Event()
+    call = asyncio.ensure_future(_fail(event))
+    waiting = [asyncio.ensure_future(result_of(call)) for _ in range(2)]
+    await asyncio.sleep(0)
+    for each in waiting:
+        each.cancel()
+    assert all(
+        isinstance(each, asyncio.CancelledError) for each in await asyncio.gather(*waiting, return_exceptions=True)
+    )
+    assert not call.done()
+    event.set()
+    await asyncio.wait([call])
+    await asyncio.sleep(0)
+    del call, waiting
+    gc.collect()
+    assert not logged
+
+
+async def test_the_result_or_the_exception_reaches_all_who_wait() -> None:
+    call = asyncio.ensure_future(asyncio.sleep(0.01, 7))
+    assert await asyncio.gather(result_of(call), result_of(call)) == [7, 7]
+    event = asyncio.Event()
+    event.set()
+    failing = asyncio.ensure_future(_fail(event))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="as it should"):
+            await result_of(failing)
+    failing = asyncio.ensure_future(asyncio.sleep(10))
+    failing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await result_of(failing)
+
+
+async def test_what_a_failed_call_used_is_freed_without_the_collector() -> None:
+    class Used:
+        pass
+
+    async def call(used: Used) -> None:
+        await asyncio.sleep(0)
+        assert used is None, "fails"
+
+    gc.disable()
+    try:
+        used = Used()
+        alive = weakref.ref(used)
+        with pytest.raises(AssertionError):
+            await result_of(asyncio.ensure_future(call(used)))
+        del used
+        await asyncio.sleep(0)
+        assert alive() is None
+    finally:
+        gc.enable()
