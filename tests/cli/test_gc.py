@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -67,6 +68,10 @@ def test_garbage_is_collected_and_roots_are_pinned_without_a_gateway(tmp_path: P
         first, second = client.create_root(ARCS), client.create_root({**ARCS, "other": B})
     assert result("pin", first, "--data", data)["name"] == first
     assert serving.run("pin", "--list", "--data", data).stdout == f"{first}  {first}\n"
+    shown = serving.run("gc", "--data", data, "--grace", "0", "--dry-run")
+    assert "would remove pages" in shown.stderr
+    assert "removing" not in shown.stderr
+    assert re.search(r"^roots that would be removed +1$", shown.stdout, re.MULTILINE)
     shown = serving.run("gc", "--data", data, "--grace", "0")
     assert shown.returncode == 0
     assert "roots removed" in shown.stdout

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import serving
-from coregw import AsyncClient, Client, InvalidInput, ProofError, TrustStore, payload_cid
+from coregw import AsyncClient, Client, InvalidInput, Map, ProofError, TrustStore, payload_cid
 from coregw.cli import cli
 from coregw.store.memory import MemoryStore
 from gateways import lying_gateway
@@ -135,6 +135,18 @@ def test_publish_accept_and_freeze(gateway: str, trust: TrustStore) -> None:
     for wrong in (("publish", "docs", versions[0]), ("root", "trust", "x"), ("freeze", "docs", "--yes")):
         assert run(gateway, *wrong).exit_code == 2
     assert run(gateway, "root", "accept", "docs", versions[0]).exit_code == 1
+
+
+def test_an_unknown_name_has_a_next_step(gateway: str, trust: TrustStore) -> None:
+    root = Map({}).root
+    for arguments in (("accept", "dosc", root), ("accept", "dosc"), ("forget", "dosc"), ("history", "dosc")):
+        failed = run(gateway, "root", *arguments)
+        assert failed.exit_code == 1
+        assert failed.stderr.endswith("trust.json; it has no names yet: coregw root trust NAME ROOT adds one\n")
+    trust.trust("docs", root)
+    assert run(gateway, "root", "forget", "dosc").stderr.endswith("; did you mean docs?\n")
+    assert run(gateway, "root", "forget", "other").stderr.endswith("; coregw root list shows the names\n")
+    assert trust.root("docs") == root
 
 
 def test_a_gateway_that_goes_back_is_refused_also_by_another_process(gateway: str, trust: TrustStore) -> None:

@@ -120,10 +120,9 @@ async def test_a_car_is_sent_in_parts(gateway: str, car: tuple[str, Path], is_fi
     assert filecmp.cmp(again, path, shallow=False)
 
 
-async def test_a_car_is_divided_in_worker_threads(
-    gateway: str, car: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Reading and hashing its blocks would hold up the other tasks of the event loop."""
+@pytest.fixture
+def divided(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Notes for each step of dividing a CAR whether it was done in the thread of the event loop."""
     divided: list[bool] = []
 
     def noting(method: Callable[..., object]) -> Callable[..., object]:
@@ -135,9 +134,31 @@ async def test_a_car_is_divided_in_worker_threads(
 
     for name in ("_frame", "_feed", "_read"):
         monkeypatch.setattr(CarParts, name, noting(getattr(CarParts, name)))
+    return divided
+
+
+async def test_a_car_is_divided_in_worker_threads(gateway: str, car: tuple[str, Path], divided: list[bool]) -> None:
+    """Reading and hashing its blocks would hold up the other tasks of the event loop."""
     async with cutting(gateway, CUT) as (proxy, client):
         await client.import_car(car[1])
         assert proxy.cuts
+    assert divided
+    assert not any(divided)
+
+
+async def test_mirrored_payloads_are_divided_in_worker_threads(
+    gateway: str, tmp_path: Path, divided: list[bool]
+) -> None:
+    rng = random.Random(2)
+    with process(tmp_path / "source") as source:
+        async with AsyncClient(source.url) as origin, cutting(gateway, CUT) as (proxy, client):
+            payloads = [await origin.put_payload(rng.randbytes(100 * KIB)) for _ in range(20)]
+            root = await origin.create_root({f"file {number}": each for number, each in enumerate(payloads)})
+            done = await origin.mirror(root, client)
+            assert proxy.cuts
+            assert await client.is_complete(root)
+    assert done.payloads == 20
+    assert done.sent > 20 * 100 * KIB
     assert divided
     assert not any(divided)
 

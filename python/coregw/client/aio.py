@@ -407,4 +407,4 @@ class AsyncClient(AsyncDriver):
         from coregw.client.mirror.side import Side  # noqa: PLC0415 - few programs need it
 
         address = self._transport.gateways.current.address
-        return Side(address, self._run, self._stream, self.settings, self._connection)
+        return Side(address, self._run, self._stream, self.settings, self._connection, self._run_in_workers)

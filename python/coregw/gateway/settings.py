@@ -35,6 +35,9 @@ _PREFIX: Final = "COREGW_"
 _DATA: Final = Path("coregw-data")
 _EMBEDDED: Final = "rocksdb"
 _DATABASES: Final = ("postgresql://", "postgres://")
+_LEAST_SHARED_GRACE_SECONDS: Final = 120
+"""Twice what a change of a database's clock may count as (decision 0378)."""
+
 _SIZE: Final = re.compile(r"\s*([0-9]{1,20})\s*([KMG]i?B?)?\s*", re.IGNORECASE | re.ASCII)
 _UNITS: Final = {"": 1, "k": KIB, "m": MIB, "g": GIB}
 _ORIGIN: Final = re.compile(r"none|\*|[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+", re.ASCII)
@@ -189,6 +192,12 @@ class Settings:
             raise InvalidInput("setting bucket is neither none nor an address that begins with s3://")
         if self.bucket != "none" and not self.is_shared:
             raise InvalidInput("setting bucket needs a store in PostgreSQL; RocksDB keeps chunks in its directory")
+        if self.is_shared and self.gc_grace_seconds < _LEAST_SHARED_GRACE_SECONDS:
+            raise InvalidInput(
+                f"setting gc_grace_seconds is {self.gc_grace_seconds:g}, expected at least "
+                f"{_LEAST_SHARED_GRACE_SECONDS} with a store in PostgreSQL: if the database's clock is set, up to a "
+                "minute passes at once"
+            )
         if self.is_shared and self.salvage:
             raise InvalidInput("setting salvage is for a RocksDB store; PostgreSQL has tools of its own for that")
 

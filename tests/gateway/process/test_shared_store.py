@@ -130,6 +130,10 @@ def test_an_operator_sees_the_store_and_no_password(tmp_path: Path, settings: di
         ({"BUCKET": "s3://bucket"}, "setting bucket needs a store in PostgreSQL"),
         ({"STORE": "postgresql://host/db", "BUCKET": "http://u:se-cret@b"}, "setting bucket"),
         ({"STORE": "postgresql://host/db", "SALVAGE": "1"}, "setting salvage is for a RocksDB store"),
+        (
+            {"STORE": "postgresql://host/db", "GC_GRACE_SECONDS": "59.5"},
+            "setting gc_grace_seconds is 59.5, expected at least 120",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_refused_without_showing_secrets(variables: dict[str, str], reason: str) -> None:

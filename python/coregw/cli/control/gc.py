@@ -40,6 +40,8 @@ def command(data: Path, dry_run: bool, grace: int | None, revisions: int | None,
         else:
             with control:
                 result = control.run("gc", asked, show)
+    if dry_run and not as_json:
+        result = {name.replace("_removed", "_that_would_be_removed"): value for name, value in result.items()}
     print_result(result, as_json=as_json)
 
 

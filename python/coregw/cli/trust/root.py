@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coregw.cli.common import GatewayChoice, gateway_option, json_option, printable, show_result, trusted_names
 from coregw.cli.framework import LOCAL_PATH, click, note, print_json
 from coregw.cli.trust.common import admin_token_option, publishing_client, read_policy, scope_and_name
+from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:
     from coregw.messages.record import PublishedRecord
     from coregw.trust.document import Followed, TrustedName
+    from coregw.trust.store import TrustStore
 
 __all__ = ["command"]
 
@@ -87,9 +90,9 @@ def accept(name: str, root: str | None, force: bool, as_json: bool, token: str |
     from coregw.trust.store import TrustStore
 
     store = TrustStore()
-    revision = None
+    trusted, revision = _known(store, name), None
     if root is None:
-        followed = store.name(name).follows
+        followed = trusted.follows
         if followed is None:
             raise click.UsageError(f"{name} follows no published name: give a ROOT")
         record = _look_up(followed, gateway, token, force=force)
@@ -123,7 +126,7 @@ def history(name: str, as_json: bool) -> None:
     """List the roots that NAME stood for, the newest last, and when each was accepted."""
     from coregw.trust.store import TrustStore
 
-    found = TrustStore().name(name).history
+    found = _known(TrustStore(), name).history
     if as_json:
         print_json(found)
         return
@@ -140,8 +143,22 @@ def forget(name: str, as_json: bool) -> None:
     """Remove NAME and its history. The newest revisions seen of published names are still remembered."""
     from coregw.trust.store import TrustStore
 
-    TrustStore().forget(name)
+    store = TrustStore()
+    _known(store, name)
+    store.forget(name)
     show_result(as_json, None, name=name)
+
+
+def _known(store: TrustStore, name: str) -> TrustedName:
+    """Return a name of the trust store; if it is absent, the error says what to do next."""
+    try:
+        return store.name(name)
+    except InvalidInput as error:
+        names = store.names()
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]}?" if near else "coregw root list shows the names" if names else ""
+        hint = hint or "it has no names yet: coregw root trust NAME ROOT adds one"
+        raise InvalidInput(f"{error.message}; {hint}", code=error.code) from None
 
 
 def _look_up(followed: Followed, gateway: GatewayChoice, token: str | None, *, force: bool) -> PublishedRecord:

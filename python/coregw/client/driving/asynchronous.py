@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from coregw.client.static.transport import StaticTransport
     from coregw.trust.store import TrustStore
 
-__all__ = ["AsyncDriver", "run", "stream"]
+__all__ = ["AsyncDriver", "Outcome", "run", "stream"]
 
 T = TypeVar("T")
 
@@ -130,8 +130,10 @@ class AsyncDriver(Driver):
     def _run(self, steps: Steps[T]) -> Coroutine[None, None, T]:
         return run(steps, self._outcome, self._transport.gateways.refused)
 
-    def _run_in_workers(self, steps: Steps[T]) -> Coroutine[None, None, T]:
-        return run_in_workers(steps, self._outcome, self._transport.gateways.refused)
+    def _run_in_workers(
+        self, steps: Steps[T], around: Callable[[Outcome], Outcome] = lambda outcome: outcome
+    ) -> Coroutine[None, None, T]:
+        return run_in_workers(steps, around(self._outcome), self._transport.gateways.refused)
 
     def _stream(self, steps: Stream[T]) -> AsyncGenerator[T, None]:
         return stream(steps, self._outcome, self._transport.gateways.refused)

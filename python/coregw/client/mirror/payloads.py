@@ -60,7 +60,7 @@ async def _copy(source: Side, destination: Side, cids: Sequence[Cid]) -> int:
         await source.run(_checked(source, car))
         body = car.whole() if car.length <= _ANSWER_BYTES else car
         what = f"send {len(cids):,} payloads"
-        await destination.run(put_car(destination.settings, body, what, destination.parts))
+        await destination.run_in_workers(put_car(destination.settings, body, what, destination.parts))
         return car.length
 
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec.structs import replace
 
 from coregw.client.connection import ConnectionOptions
+from coregw.client.driving.asynchronous import Outcome
 from coregw.client.exchange import Answer, Body, Call, Divided, Partial, SentOnce, Sink
 from coregw.client.operations.steps import Item, Steps, Stream, resume
 from coregw.client.part_size import PartSize
@@ -29,6 +30,13 @@ class Run(Protocol):
         """Return the operation's value."""
 
 
+class RunInWorkers(Protocol):
+    """Drives an operation to its end; what it does between its calls in worker threads."""
+
+    async def __call__(self, steps: Steps[T], around: Callable[[Outcome], Outcome], /) -> T:
+        """Return the operation's value. `around` wraps what makes its calls, in the event loop."""
+
+
 class Streaming(Protocol):
     """Drives an operation, and yields its items."""
 
@@ -45,6 +53,7 @@ class Side:
         stream: Drives operations on it that have items.
         settings: The settings of its client.
         connection: How its client reaches it.
+        run_in_workers: Drives operations on it that read and hash much.
 
     Attributes:
         on_sent: Called with further numbers of bytes that are sent.
@@ -60,11 +69,13 @@ class Side:
         stream: Streaming,
         settings: ClientSettings,
         connection: ConnectionOptions,
+        run_in_workers: RunInWorkers,
     ) -> None:
         self.address = address
         self.settings = settings
         self.connection = connection
         self._run = run
+        self._run_in_workers = run_in_workers
         self._stream = stream
         self.on_sent: Callable[[int], None] = lambda count: None
         self.sent = 0
@@ -75,6 +86,13 @@ class Side:
         """Drive an operation. Raises what it raises; what is not proven names this side."""
         try:
             return await self._run(self._counted(steps))
+        except ProofError as error:
+            raise _named(self.address, error) from None
+
+    async def run_in_workers(self, steps: Steps[T]) -> T:
+        """Drive an operation, and what it does between its calls in worker threads. Raises as `run`."""
+        try:
+            return await self._run_in_workers(steps, self._counting_outcome)
         except ProofError as error:
             raise _named(self.address, error) from None
 
@@ -110,6 +128,17 @@ class Side:
             return value
         finally:
             steps.close()
+
+    def _counting_outcome(self, outcome: Outcome) -> Outcome:
+        """Return what makes calls as another does, and counts their bytes in the event loop."""
+
+        async def counted(call: Call) -> Answer | CoregwError:
+            found = await outcome(self.counting(call))
+            if isinstance(found, Answer):
+                self.received += len(found.body)
+            return found
+
+        return counted
 
     def count_sent(self, size: int) -> None:
         """Count bytes of the body of a request."""

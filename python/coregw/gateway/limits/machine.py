@@ -152,8 +152,8 @@ def check_memory(settings: Settings) -> None:
     allowed, available = allowed_bytes(settings), available_bytes(workers=settings.workers)
     if allowed > _usable(available):
         _log.warning(
-            "the settings allow %d MiB of memory, and the process has %d MiB, an eighth of which is for what no setting "
-            "limits: lower COREGW_CHANGE_BYTES (%d MiB count twice), COREGW_BUFFERED_BYTES (%d MiB) or "
+            "the settings allow %d MiB of memory, and the process has %d MiB, of which an eighth is for what they "
+            "do not limit: lower COREGW_CHANGE_BYTES (%d MiB count twice), COREGW_BUFFERED_BYTES (%d MiB) or "
             "COREGW_CACHE_BYTES (%d MiB), or give it more memory",
             *(each // MIB for each in (allowed, available)),
             *(each // MIB for each in (settings.change_bytes, settings.buffered_bytes, settings.cache_bytes)),
