@@ -7,6 +7,7 @@ table that overlaps others where the rows are read: those of level 0, and one of
 from __future__ import annotations
 
 import heapq
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -30,6 +31,9 @@ __all__ = ["RawDatabase", "RawRow"]
 
 _NUMBERS: Final = frozenset(range(len(Family)))
 """The numbers of the families. That of `Family.META` is 0; RocksDB's binding creates the others in any order."""
+
+_NAMED: Final = re.compile(rb"[a-z][A-Za-z0-9._\0-]{22}")
+"""How the keys of records that are as long as a digest begin; they may end with numbers of 9 bytes."""
 
 _STATE_KEYS: Final = frozenset({CLAIM_KEY, EPOCH_KEY, EXPIRED_KEY, TIME_KEY, UNDATED_KEY})
 _DIGEST_BYTES: Final = 32
@@ -254,30 +258,40 @@ def _guessed_family(table: TableFile) -> str | None:
 
 
 def _families_of(logged: Mapping[int, Sequence[Entry]], by_id: Mapping[int, str]) -> dict[int, Family]:
-    """The family of each number in the logs. One that is known from no other file is told by the form of most rows."""
+    """The family of each number in the logs. One that is known from no other file is told by the form of most rows.
+
+    Rows without a valid checksum count only where there are no others: some are no rows.
+    """
     known = {number: Family(name) for number, name in by_id.items() if name in set(Family)}
-    forms = Counter(
-        (number, _family_by_form(entry.key, len(entry.value)))
-        for number in logged.keys() - by_id.keys()
-        for entry in logged[number]
-        if entry.value is not None
-    )
-    for (number, family), _ in forms.most_common():
-        if number not in known and family not in known.values():
-            known[number] = family
+    for is_intact in (True, False):
+        forms = Counter(
+            (number, _family_by_form(entry.key, len(entry.value)))
+            for number in logged.keys() - by_id.keys()
+            for entry in logged[number]
+            if entry.value is not None and entry.is_intact is is_intact
+        )
+        for (number, family), _ in forms.most_common():
+            if number not in known and family not in known.values():
+                known[number] = family
     return {number: known[number] for number in logged if number in known}
 
 
 def _family_by_form(key: bytes, size: int) -> Family:
-    """The family that a row with this key, and a value of this many bytes, has the form of."""
+    """The family that a row with this key, and a value of this many bytes, has the form of.
+
+    Keys of records begin with a letter, which ids of uploads and multihashes do not; after it, those as long as a
+    digest have names.
+    """
     if key in _STATE_KEYS or (key[:1] == payload_date(b"").key and size == _DATE_BYTES):
         return Family.META
     if len(key) == _ROOT_CID_BYTES and key[:1] == b"\x01":
         return Family.ROOTS
+    if len(key) == _DIGEST_BYTES and _NAMED.match(key) is None:
+        return Family.PAGES
+    if key[:1].isalpha():
+        return Family.RECORDS
     if size == 0 and len(key) == _UPLOAD_ID_BYTES:
         return Family.UPLOADS
-    if size == _PAYLOAD_ROW_BYTES and key[:1] not in (b"n", b"r"):
+    if size == _PAYLOAD_ROW_BYTES and len(key) != _CHUNK_KEY_BYTES:
         return Family.PAYLOADS
-    if len(key) == _DIGEST_BYTES:
-        return Family.PAGES
     return Family.CHUNKS if len(key) == _CHUNK_KEY_BYTES else Family.RECORDS
