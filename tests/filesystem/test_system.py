@@ -11,7 +11,7 @@ import random
 import runpy
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from coregw.client.folders.names import can_be_name
 from coregw.client.static.export import export_static
 from coregw.errors import CoregwError, InvalidInput, ProofError, RootNotFound, TooLarge
 from coregw.filesystem import CoregwFileSystem, OpenFile
+from coregw.filesystem.options import client_of
 from filesystem.conftest import added
 from gateways import Counted, Reply, lying_gateway, scripted_gateway
 from static_trees import python_server
@@ -262,6 +263,33 @@ def test_credentials_of_the_environment_go_to_its_own_gateway_alone(
         monkeypatch.delenv("COREGW_BASIC_AUTH")
         monkeypatch.setenv("COREGW_BEARER_TOKEN", "secret")
         assert sent(b"authorization: bearer secret") == is_own
+
+
+@pytest.mark.parametrize(
+    ("address", "is_own"),
+    [
+        ("https://mine.example", True),
+        ("https://MINE.example:443/a/path", True),
+        ("static+https://mine.example:0443", True),
+        ("https://mine.example:", True),
+        ("http://mine.example", False),
+        ("http://mine.example:443", False),
+        ("https://mine.example:80", False),
+        ("https://mine.example.", False),
+        ("https://mine.example@evil.example", False),
+        ("https://mine.example:443@evil.example", False),
+        ("https://mine.example%2eevil.example", False),
+        ("https://mine.example\\@evil.example", False),
+        ("https://mine.example;.evil.example", False),
+    ],
+)
+def test_an_address_is_a_gateway_of_the_environment_by_scheme_host_and_port(
+    address: str, is_own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COREGW_GATEWAY", "http://127.0.0.1:1,https://mine.example")
+    monkeypatch.setenv("COREGW_BEARER_TOKEN", "secret")
+    with closing(client_of([address], None, {})) as client:
+        assert (client._connection.bearer_token == "secret") is is_own
 
 
 def test_a_name_is_what_was_pinned_or_accepted(honest: str, root: str, client: Client, tmp_path: Path) -> None:

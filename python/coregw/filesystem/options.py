@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from typing import Final
+from urllib.parse import urlsplit
 
 from coregw._core import Cid
 from coregw.client import Client, ClientSettings, ConnectionOptions
@@ -18,6 +19,7 @@ __all__ = ["CONNECTION_OPTIONS", "PROTOCOLS", "SETTINGS", "checked_roots", "clie
 
 PROTOCOLS: Final = ("coregw", "coregw+http", "coregw+https")
 CONNECTION_OPTIONS: Final = frozenset(ENVIRONMENT)
+_PORTS: Final = {"http": 80, "https": 443}
 SETTINGS: Final = frozenset({"cache_bytes", "max_entries", "read_ahead_bytes", "retry_seconds"})
 
 
@@ -68,10 +70,10 @@ def _environment_for(addresses: Sequence[str], own: Sequence[str]) -> Mapping[st
     return {name: value for name, value in os.environ.items() if name not in secrets}
 
 
-def _origin(address: str) -> tuple[str, str]:
-    """Return the scheme and network location of an address."""
-    scheme, _, rest = Address.parse(address).url.partition("://")
-    return scheme, rest.partition("/")[0]
+def _origin(address: str) -> tuple[str, str | None, int]:
+    """Return the scheme, host and port of an address."""
+    parts = urlsplit(Address.parse(address).url)
+    return parts.scheme, parts.hostname, parts.port or _PORTS[parts.scheme]
 
 
 def checked_roots(roots: Mapping[str, str] | None) -> dict[str, Cid]:

@@ -69,6 +69,9 @@ def test_an_export_continues_after_a_block(client: httpx2.Client) -> None:
     for occurrence in ("0", "-1", "x", "", "1e1", "4294967296", "9" * 5000):
         answer = client.get(f"/v1/roots/{root}/car", params={"after": root, "occurrence": occurrence})
         assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+    answer = client.get(f"/v1/roots/{root}/car", params={"occurrence": "2"})
+    assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+    assert "'occurrence' needs 'after'" in answer.json()["message"]
 
 
 def test_head_has_the_headers_of_get_and_no_body(client: httpx2.Client) -> None:

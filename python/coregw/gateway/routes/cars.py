@@ -77,6 +77,8 @@ async def get_car(request: Request[Any, Any, Any], root: FromPath[str]) -> Reply
     gateway, peer = Gateway.of(request), peer_of(request.scope)
     given = query_parameters(request.scope, *_QUERY)
     payloads, after = _with_payloads(given), given.get("after")
+    if after is None and "occurrence" in given:
+        raise InvalidInput("query parameter 'occurrence' needs 'after', the block whose occurrence it is")
     occurrence = query_integer("occurrence", given.get("occurrence", "1"), 1, _MAX_OCCURRENCE)
     # To find a block, the tree is visited up to there.
     with gateway.exports.held(peer) if after is not None else nullcontext():
