@@ -366,3 +366,30 @@ def test_the_words_for_what_is_recorded_are_checked(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="suite"):
         hash_survey(survey(tmp_path), "md5")
     assert isinstance(hashed, _core.HashedFolder)
+
+
+def test_a_folder_that_becomes_a_link_while_it_is_surveyed_shows_nothing_from_outside(tmp_path: Path) -> None:
+    top, outside = tmp_path / "top", tmp_path / "outside"
+    write(outside, "deeper/secret")
+    (outside / ".coregwignore").write_text("[")  # malformed: to read it is an error
+    link = top / "link"
+    write(top, "swapped/deeper/own", *(f"{number}" for number in range(300)))
+    link.symlink_to(outside)
+    ended = threading.Event()
+
+    def swap() -> None:
+        folder, aside = top / "swapped", top / "aside"
+        while not ended.is_set():
+            folder.rename(aside)
+            link.rename(folder)
+            folder.rename(link)
+            aside.rename(folder)
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    try:
+        for _ in range(200):
+            assert not [entry.path for entry in survey(top) if "secret" in entry.path]
+    finally:
+        ended.set()
+        swapping.join()

@@ -1,6 +1,6 @@
-//! Opens files below a folder, without following a symbolic link on the way.
+//! Opens files and folders below a folder, without following a symbolic link on the way.
 //!
-//! A survey saw folders where somebody may have put links since. A path would lead through them, to files outside.
+//! Somebody may put a link where a folder was seen. A path would lead through it, to files outside.
 
 use std::fs::File;
 use std::io;
@@ -25,23 +25,33 @@ impl Beneath {
     /// Opens a file for reading; `below` is relative, and none of its names is `..`. ELOOP or ENOTDIR if a link is on
     /// the way.
     pub(super) fn open(&self, below: &Path) -> io::Result<File> {
-        #[cfg(target_os = "linux")]
-        match fs::openat2(&self.0, below, FILE, Mode::empty(), fs::ResolveFlags::NO_SYMLINKS) {
-            // Kernels before 5.6, and containers that refuse what they do not know.
-            Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {}
-            opened => return Ok(opened?.into()),
-        }
-        self.open_by_name(below)
+        self.open_as(below, FILE).map(File::from)
     }
 
-    /// As `open`, name by name.
-    fn open_by_name(&self, below: &Path) -> io::Result<File> {
+    /// Opens a folder, as `open`. An empty path is the folder itself.
+    pub(super) fn open_folder(&self, below: &Path) -> io::Result<OwnedFd> {
+        let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+        self.open_as(below, FOLDER | OFlags::NOFOLLOW)
+    }
+
+    fn open_as(&self, below: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+        #[cfg(target_os = "linux")]
+        match fs::openat2(&self.0, below, flags, Mode::empty(), fs::ResolveFlags::NO_SYMLINKS) {
+            // Kernels before 5.6, and containers that refuse what they do not know.
+            Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {}
+            opened => return Ok(opened?),
+        }
+        self.open_by_name(below, flags)
+    }
+
+    /// As `open_as`, name by name.
+    fn open_by_name(&self, below: &Path, flags: OFlags) -> io::Result<OwnedFd> {
         let mut folder: Option<OwnedFd> = None;
         for name in below.parent().into_iter().flatten() {
             let above = folder.as_ref().unwrap_or(&self.0);
             folder = Some(fs::openat(above, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())?);
         }
-        let name = below.file_name().unwrap_or_default();
-        Ok(fs::openat(folder.as_ref().unwrap_or(&self.0), name, FILE, Mode::empty())?.into())
+        let name = below.file_name().unwrap_or(".".as_ref());
+        Ok(fs::openat(folder.as_ref().unwrap_or(&self.0), name, flags, Mode::empty())?)
     }
 }

@@ -11,6 +11,7 @@ use core::payload::{self, Function};
 use core::{Cid, Digest, Result as CoreResult, Snapshot, Suite};
 use coregw_core as core;
 use coregw_ops::folder::chunks::{self, MAX_CHUNK_BYTES};
+use rustix::fs::{self, FileType, Stat};
 
 use super::entries::FileState;
 use super::walk;
@@ -91,7 +92,7 @@ fn read(
             found.push(Chunk { digest: Digest(cid.digest().try_into().unwrap_or_default()), len: bytes.len() as u32 });
             Ok(())
         })?;
-        let is_unchanged = limit == state.size && read == limit && FileState::of(&file.metadata()?) == state;
+        let is_unchanged = limit == state.size && read == limit && FileState::of(&stat(&file)?) == state;
         match last {
             Some((state, chunks)) if chunks == found => return contents(suite, state, chunks),
             _ if is_unchanged => return contents(suite, state, found),
@@ -119,13 +120,16 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }
 
+fn stat(file: &File) -> io::Result<Stat> {
+    Ok(fs::fstat(file)?)
+}
+
 fn open_regular(file: File) -> Result<(File, FileState), Unread> {
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
+    let found = stat(&file)?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
         return Err(Unread::Skipped("not a regular file".to_owned()));
     }
-    let state = FileState::of(&metadata);
-    Ok((file, state))
+    Ok((file, FileState::of(&found)))
 }
 
 /// Gives the chunks of the next `limit` bytes to `take`, at least one. Returns how many bytes there were.

@@ -1,10 +1,10 @@
 //! The entries of a survey, in little memory: one block a folder.
 
 use std::ffi::OsStr;
-use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::Stat;
 
 /// The bits of `st_mode` that are recorded.
 const MODE_BITS: u32 = 0o7777;
@@ -24,18 +24,19 @@ pub(super) struct FileState {
 }
 
 impl FileState {
-    pub(super) fn of(metadata: &Metadata) -> Self {
-        let ns = |seconds: i64, rest: i64| {
-            seconds.checked_mul(1_000_000_000).and_then(|ns| ns.checked_add(rest)).unwrap_or(UNKNOWN_TIME)
+    #[allow(clippy::unnecessary_cast)] // the types of devices and modes differ between systems
+    pub(super) fn of(found: &Stat) -> Self {
+        let ns = |seconds: i64, rest: i128| {
+            i64::try_from(i128::from(seconds) * 1_000_000_000 + rest).unwrap_or(UNKNOWN_TIME)
         };
         Self {
-            size: metadata.size(),
-            mtime_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
-            ctime_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
-            inode: metadata.ino(),
-            device: metadata.dev(),
-            mode: (metadata.mode() & MODE_BITS) as u16,
-            owner: (metadata.uid(), metadata.gid()),
+            size: found.st_size as u64,
+            mtime_ns: ns(found.st_mtime, found.st_mtime_nsec.into()),
+            ctime_ns: ns(found.st_ctime, found.st_ctime_nsec.into()),
+            inode: found.st_ino,
+            device: found.st_dev as u64,
+            mode: (found.st_mode as u32 & MODE_BITS) as u16,
+            owner: (found.st_uid, found.st_gid),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use core::{Error, InputCode, Result};
 use coregw_core as core;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use rustix::fs::{Mode, OFlags, openat};
 
 /// The file with patterns for the folder that it is in.
 const COREGW_IGNORE: &str = ".coregwignore";
@@ -47,14 +49,14 @@ impl Excludes {
         Ok(Self { given, use_gitignore })
     }
 
-    /// Reads the patterns in the files of a folder, given the names of its files.
+    /// Reads the patterns in the files of a folder, which is open, given the names of its files.
     ///
     /// # Errors
     /// [`Error::Input`], naming the file, if a pattern of `.coregwignore` is malformed or the file cannot be read. Git
     /// does not refuse malformed patterns, so those of `.gitignore` are left out.
     pub(super) fn enter<'a>(
         &self,
-        folder: &Path,
+        (folder, opened): (&Path, BorrowedFd<'_>),
         names: impl Iterator<Item = &'a [u8]>,
         above: Option<Arc<Ignores>>,
     ) -> Result<Option<Arc<Ignores>>> {
@@ -68,7 +70,7 @@ impl Excludes {
             if if is_strict { own } else { git } {
                 let path = folder.join(name);
                 let mut builder = GitignoreBuilder::new(folder);
-                let failure = add_file(&mut builder, &path, is_strict).err();
+                let failure = add_file(&mut builder, &path, (opened, name), is_strict).err();
                 let built = builder.build().map_err(|error| error.to_string());
                 match (failure, built) {
                     (Some(why), _) | (None, Err(why)) if is_strict => {
@@ -106,8 +108,13 @@ impl Excludes {
 
 /// Adds the patterns of a file, up to the first malformed one if `is_strict`, else all that are well-formed. Returns
 /// why it has not added all.
-fn add_file(builder: &mut GitignoreBuilder, path: &Path, is_strict: bool) -> std::result::Result<(), String> {
-    let content = read(path).map_err(|error| error.to_string())?;
+fn add_file(
+    builder: &mut GitignoreBuilder,
+    path: &Path,
+    (folder, name): (BorrowedFd<'_>, &str),
+    is_strict: bool,
+) -> std::result::Result<(), String> {
+    let content = read(folder, name).map_err(|error| error.to_string())?;
     for (index, line) in content.split(|&byte| byte == b'\n').enumerate() {
         let number = index + 1;
         let line = std::str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line))
@@ -120,13 +127,14 @@ fn add_file(builder: &mut GitignoreBuilder, path: &Path, is_strict: bool) -> std
     Ok(())
 }
 
-/// Reads a file of patterns. A link may lead to anything, such as a device that has no end.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    if !path.metadata()?.is_file() {
+/// Reads a file of patterns. It may be a link, which may lead to anything, such as a device that has no end.
+fn read(folder: BorrowedFd<'_>, name: &str) -> io::Result<Vec<u8>> {
+    let file = File::from(openat(folder, name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?);
+    if !file.metadata()?.is_file() {
         return Err(io::Error::other("it does not lead to a regular file"));
     }
     let mut content = Vec::new();
-    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut content)?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut content)?;
     if content.len() as u64 > MAX_BYTES {
         return Err(io::Error::other(format!("it is larger than {MAX_BYTES} bytes")));
     }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::{fs, io};
 
 use core::{Error, Key, Result};
@@ -11,6 +11,7 @@ use coregw_core as core;
 use pyo3::exceptions::{PyIndexError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::types::PyRange;
+use rustix::fs::FileType;
 
 use crate::detach::{self, Work};
 use crate::tuples;
@@ -37,9 +38,8 @@ pub struct Survey(pub(super) Arc<State>);
 pub(super) struct State {
     /// The folder; of a single file, the file.
     top: PathBuf,
-    is_single_file: bool,
-    /// The folder, opened when its first file is read.
-    beneath: OnceLock<Beneath>,
+    /// The folder, opened; none of a single file.
+    beneath: Option<Beneath>,
     pub(super) entries: Inventory,
     skips: Vec<Skip>,
     counts: Counts,
@@ -85,21 +85,20 @@ struct Counts {
 pub fn survey(py: Python<'_>, top: PathBuf, exclude: Vec<String>, gitignore: bool) -> PyResult<Survey> {
     let signals = Signals::new();
     let failed = |error: io::Error| os_error(&top, &error);
-    let metadata = fs::metadata(&top).map_err(failed)?;
-    if metadata.is_dir() {
-        // An error of the folder itself is raised; one of a folder below it is reported.
-        fs::read_dir(&top).map_err(failed)?;
-    }
+    let stat = rustix::fs::stat(&top).map_err(|error| failed(error.into()))?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    // An error of the folder itself is raised; one of a folder below it is reported.
+    let beneath = (kind == FileType::Directory).then(|| Beneath::new(&top).map_err(failed)).transpose()?;
     let found = detach::run(py, Work::Unbounded, || {
-        if metadata.is_file() {
-            return single_file(&top, FileState::of(&metadata));
+        if kind == FileType::RegularFile {
+            return single_file(&top, FileState::of(&stat));
         }
-        if !metadata.is_dir() {
+        let Some(beneath) = beneath else {
             return Err(Error::request(format!("{}: neither a folder nor a regular file", walk::shown(&top))));
-        }
+        };
         let excludes = Excludes::new(&top, &exclude, gitignore)?;
-        let Walked { entries, skips } = walk::walk(&top, &excludes, &|| signals.is_interrupted())?;
-        Ok(State::new(top, false, entries, skips))
+        let Walked { entries, skips } = walk::walk((&top, &beneath), &excludes, &|| signals.is_interrupted())?;
+        Ok(State::new(top, Some(beneath), entries, skips))
     });
     signals.result()?;
     found.map(|state| Survey(Arc::new(state)))
@@ -124,11 +123,11 @@ fn single_file(top: &Path, state: FileState) -> Result<State> {
     // Resolved, because files are opened without following symbolic links.
     let file = fs::canonicalize(top)
         .map_err(|error| Error::request(format!("{}: {}", walk::shown(top), walk::why(&error))))?;
-    Ok(State::new(file, true, Inventory::new(vec![folder]), Vec::new()))
+    Ok(State::new(file, None, Inventory::new(vec![folder]), Vec::new()))
 }
 
 impl State {
-    fn new(top: PathBuf, is_single_file: bool, entries: Inventory, skips: Vec<Skip>) -> Self {
+    fn new(top: PathBuf, beneath: Option<Beneath>, entries: Inventory, skips: Vec<Skip>) -> Self {
         let mut counts = Counts::default();
         for index in 0..entries.len() {
             match entries.kind(index) {
@@ -140,7 +139,7 @@ impl State {
                 EntryKind::Folder => counts.folders += 1,
             }
         }
-        Self { top, is_single_file, beneath: OnceLock::new(), entries, skips, counts }
+        Self { top, beneath, entries, skips, counts }
     }
 
     /// What the walk left out.
@@ -150,20 +149,15 @@ impl State {
 
     /// Opens a file for reading. No symbolic link below the folder is followed. O(depth).
     pub(super) fn open(&self, index: usize) -> io::Result<File> {
-        if self.is_single_file {
-            return super::open(&self.top);
+        match &self.beneath {
+            None => super::open(&self.top),
+            Some(beneath) => beneath.open(&self.entries.path(index)),
         }
-        if self.beneath.get().is_none() {
-            // Another thread may be faster, with the same folder.
-            let _ = self.beneath.set(Beneath::new(&self.top)?);
-        }
-        let beneath = self.beneath.get().ok_or(io::ErrorKind::NotFound)?;
-        beneath.open(&self.entries.path(index))
     }
 
     /// Where an entry is on the disk. O(depth).
     pub(super) fn location(&self, index: usize) -> PathBuf {
-        if self.is_single_file { self.top.clone() } else { self.top.join(self.entries.path(index)) }
+        if self.beneath.is_none() { self.top.clone() } else { self.top.join(self.entries.path(index)) }
     }
 
     /// A `SurveyEntry` with this state.

@@ -1,10 +1,10 @@
 //! Walks a folder on all cores.
 
 use std::collections::VecDeque;
-use std::ffi::OsStr;
-use std::fs::{self, DirEntry};
+use std::ffi::{CStr, OsStr};
 use std::io;
 use std::num::NonZero;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,9 @@ use std::time::Duration;
 use core::{Error, InputCode, Result};
 use coregw_core as core;
 use coregw_ops::folder::RESERVED_NAME;
+use rustix::fs::{self, AtFlags, Dir, FileType};
 
+use super::beneath::Beneath;
 use super::entries::{EntryKind, FileState, FolderDraft, FolderItems, Inventory};
 use super::ignores::{Excludes, Ignores};
 
@@ -42,7 +44,8 @@ pub(super) struct Walked {
 struct WalkJob {
     number: u32,
     above: (u32, u32),
-    path: PathBuf,
+    /// Relative to the top.
+    below: PathBuf,
     ignores: Option<Arc<Ignores>>,
 }
 
@@ -60,22 +63,30 @@ struct Shared {
 
 struct Walk<'a, F> {
     top: &'a Path,
+    beneath: &'a Beneath,
     excludes: &'a Excludes,
     is_interrupted: &'a F,
     shared: Mutex<Shared>,
     changed: Condvar,
 }
 
-/// Lists everything below `top` that is not excluded. Symbolic links are not followed. O(entries x depth).
+/// Lists everything below `top` that is not excluded. O(entries x depth).
+///
+/// Symbolic links are not followed, those included that are put in the place of a folder meanwhile: every folder is
+/// opened below `top` without following links, and what is in it is reached by its descriptor.
 ///
 /// # Errors
 /// [`Error::Input`], naming the file, if a name is not UTF-8, a path is too long or a pattern malformed; the first one in
 /// the order of paths. An interrupt ends the walk early.
-pub(super) fn walk(top: &Path, excludes: &Excludes, is_interrupted: &(impl Fn() -> bool + Sync)) -> Result<Walked> {
-    let walk = Walk { top, excludes, is_interrupted, shared: Mutex::default(), changed: Condvar::new() };
+pub(super) fn walk(
+    (top, beneath): (&Path, &Beneath),
+    excludes: &Excludes,
+    is_interrupted: &(impl Fn() -> bool + Sync),
+) -> Result<Walked> {
+    let walk = Walk { top, beneath, excludes, is_interrupted, shared: Mutex::default(), changed: Condvar::new() };
     {
         let mut shared = walk.lock();
-        shared.jobs.push_back(WalkJob { number: 0, above: (0, 0), path: top.to_path_buf(), ignores: None });
+        shared.jobs.push_back(WalkJob { number: 0, above: (0, 0), below: PathBuf::new(), ignores: None });
         shared.folders.push(FolderItems::default());
     }
     let others = thread::available_parallelism().map_or(1, NonZero::get) - 1;
@@ -128,68 +139,92 @@ impl<F: Fn() -> bool + Sync> Walk<'_, F> {
         self.lock().skips.push(Skip { file, why: why.into() });
     }
 
+    /// Where a folder is, for messages.
+    fn location(&self, job: &WalkJob) -> PathBuf {
+        if job.below.as_os_str().is_empty() { self.top.to_path_buf() } else { self.top.join(&job.below) }
+    }
+
     fn list(&self, job: &WalkJob) {
+        if let Err(error) = self.list_opened(job) {
+            self.skip(self.location(job), why(&error));
+        }
+    }
+
+    fn list_opened(&self, job: &WalkJob) -> io::Result<()> {
         let mut draft = FolderDraft::default();
-        let listing = match fs::read_dir(&job.path) {
-            Ok(listing) => listing,
-            Err(error) => return self.skip(job.path.clone(), why(&error)),
-        };
-        for (count, entry) in listing.enumerate() {
+        let folder = self.beneath.open_folder(&job.below)?;
+        let path = self.location(job);
+        for (count, entry) in Dir::read_from(&folder)?.enumerate() {
             if count % ENTRIES_BETWEEN_CHECKS == ENTRIES_BETWEEN_CHECKS - 1 && (self.is_interrupted)() {
-                return;
+                return Ok(());
             }
-            let taken = match entry {
-                Ok(entry) => self.take(job, &entry, &mut draft).map_err(|error| (entry.path(), error)),
-                Err(error) => Err((job.path.clone(), error)),
+            let taken = match &entry {
+                Ok(entry) if matches!(entry.file_name().to_bytes(), b"." | b"..") => continue,
+                Ok(entry) => {
+                    let name = entry.file_name();
+                    self.take((job, &path), &folder, name, &mut draft).map_err(|error| (path.join(text(name)), error))
+                }
+                Err(error) => Err((path.clone(), (*error).into())),
             };
             if let Err((file, error)) = taken {
                 self.skip(file, why(&error));
             }
         }
-        if let Err((file, error)) = self.finish(job, draft) {
+        if let Err((file, error)) = self.finish((job, &path), folder.as_fd(), draft) {
             self.lock().failures.push((file, error));
         }
+        Ok(())
     }
 
     /// Reads the state of an entry.
-    fn take(&self, job: &WalkJob, entry: &DirEntry, draft: &mut FolderDraft) -> io::Result<()> {
-        let name = entry.file_name();
-        if job.number == 0 && name == RESERVED_NAME {
-            self.skip(entry.path(), "the name is reserved");
+    fn take(
+        &self,
+        (job, path): (&WalkJob, &Path),
+        folder: &OwnedFd,
+        name: &CStr,
+        draft: &mut FolderDraft,
+    ) -> io::Result<()> {
+        let file = || path.join(text(name));
+        if job.number == 0 && text(name) == RESERVED_NAME {
+            self.skip(file(), "the name is reserved");
             return Ok(());
         }
-        let metadata = entry.metadata()?;
-        let state = FileState::of(&metadata);
-        let kind = if metadata.is_file() {
-            EntryKind::File
-        } else if metadata.is_dir() {
-            EntryKind::Folder
-        } else if metadata.is_symlink() {
-            EntryKind::Link
-        } else {
-            self.skip(entry.path(), "not a regular file");
-            return Ok(());
+        let found = fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let kind = match FileType::from_raw_mode(found.st_mode) {
+            FileType::RegularFile => EntryKind::File,
+            FileType::Directory => EntryKind::Folder,
+            FileType::Symlink => EntryKind::Link,
+            _ => {
+                self.skip(file(), "not a regular file");
+                return Ok(());
+            }
         };
-        let target = if kind == EntryKind::Link { fs::read_link(entry.path())? } else { PathBuf::new() };
-        let target = target.as_os_str().as_bytes();
-        if target.len() > coregw_ops::folder::attributes::MAX_LINK_BYTES || !draft.push(kind, &name, target, state) {
-            self.skip(entry.path(), "the name or the target is too long");
+        let target = if kind == EntryKind::Link { fs::readlinkat(folder, name, Vec::new())? } else { c"".to_owned() };
+        let (target, state) = (target.as_bytes(), FileState::of(&found));
+        if target.len() > coregw_ops::folder::attributes::MAX_LINK_BYTES || !draft.push(kind, text(name), target, state)
+        {
+            self.skip(file(), "the name or the target is too long");
         }
         Ok(())
     }
 
     /// Leaves out what is excluded, checks the names of the rest, and queues the folders among it.
-    fn finish(&self, job: &WalkJob, draft: FolderDraft) -> Result<(), (PathBuf, Error)> {
-        let ignores = self.excludes.enter(&job.path, draft.names(), job.ignores.clone());
-        let ignores = ignores.map_err(|error| (job.path.clone(), error))?;
+    fn finish(
+        &self,
+        (job, path): (&WalkJob, &Path),
+        opened: BorrowedFd<'_>,
+        draft: FolderDraft,
+    ) -> Result<(), (PathBuf, Error)> {
+        let ignores = self.excludes.enter((path, opened), draft.names(), job.ignores.clone());
+        let ignores = ignores.map_err(|error| (path.to_path_buf(), error))?;
         let folder = draft.finish(job.above, |name, kind| {
             let name = OsStr::from_bytes(name);
-            !self.excludes.excludes(ignores.as_ref(), &job.path.join(name), name, kind == EntryKind::Folder)
+            !self.excludes.excludes(ignores.as_ref(), &path.join(name), name, kind == EntryKind::Folder)
         });
-        let above = job.path.as_os_str().len() - self.top.as_os_str().len();
+        let above = path.as_os_str().len() - self.top.as_os_str().len();
         for item in &folder.items {
             let name = folder.name(item);
-            let file = || job.path.join(name);
+            let file = || path.join(name);
             if name.to_str().is_none() {
                 return Err((file(), not_utf8(&file())));
             }
@@ -204,8 +239,8 @@ impl<F: Fn() -> bool + Sync> Walk<'_, F> {
     fn queue(&self, job: &WalkJob, mut folder: FolderItems, ignores: Option<&Arc<Ignores>>) {
         let mut found = Vec::new();
         for (at, item) in folder.items.iter().enumerate().rev().filter(|(_, item)| item.kind == EntryKind::Folder) {
-            let path = job.path.join(folder.name(item));
-            found.push(WalkJob { number: 0, above: (job.number, at as u32), path, ignores: ignores.cloned() });
+            let below = job.below.join(folder.name(item));
+            found.push(WalkJob { number: 0, above: (job.number, at as u32), below, ignores: ignores.cloned() });
         }
         let mut shared = self.lock();
         for mut below in found {
@@ -228,6 +263,11 @@ impl<F: Fn() -> bool + Sync> Drop for Busy<'_, '_, F> {
         self.0.lock().busy -= 1;
         self.0.changed.notify_all();
     }
+}
+
+/// A name of a folder's listing.
+fn text(name: &CStr) -> &OsStr {
+    OsStr::from_bytes(name.to_bytes())
 }
 
 /// Why a file was skipped, in the words of the system.
