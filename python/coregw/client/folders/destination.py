@@ -34,8 +34,8 @@ __all__ = [
 
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-_TICK_NANOSECONDS = 19_000_000
-"""More than the resolution of fine timestamps; 100 ticks a second is the coarsest clock that Linux is built with."""
+_TICK_SECONDS = 0.001
+"""The pause between two looks at the clock of the file system, which counts in ticks of 1 to 10 ms."""
 
 Existing = dict[tuple[str, ...], Literal["file", "link", "folder", "other"]]
 """What a folder has, by path."""
@@ -196,7 +196,7 @@ class FileStates:
             self._cache.add(entries, count)
 
     def save(self, top: Path, partial: Partial) -> None:
-        """Save the states, for the next time. Blocks, for at most 20 ms on file systems with fine timestamps.
+        """Save the states, for the next time. Blocks, for at most a tick of the file system's clock, 10 ms or less.
 
         Args:
             top: The destination.
@@ -232,13 +232,10 @@ def _renamed(path: str, state: State) -> State:
 def _unambiguous_before(partial: Partial, newest: int) -> int:
     """Return a time, if possible after `newest`, so that no later change has an earlier time.
 
-    Timestamps are those of the file system, which may be on another machine. Those with fractions of a second are
-    exact to 10 ms (Linux counts in ticks), all others to two seconds (FAT).
+    Timestamps are those of the file system, which may be on another machine. Those with fractions of a second advance
+    every 10 ms or more often; all others are exact to two seconds (FAT).
     """
-    while True:
-        now = partial.now()
-        if newest % 1_000_000_000 == 0 and now % 1_000_000_000 == 0:
-            return now - RACY_NANOSECONDS
-        if not newest <= now < newest + _TICK_NANOSECONDS:
-            return now - _TICK_NANOSECONDS
-        time.sleep((newest + _TICK_NANOSECONDS - now) / 1e9 + 0.001)
+    while (now := partial.now()) == newest and newest % 1_000_000_000:
+        time.sleep(_TICK_SECONDS)
+    has_fractions = now % 1_000_000_000 or newest % 1_000_000_000
+    return now if has_fractions else now - RACY_NANOSECONDS
