@@ -13,6 +13,8 @@ from click.testing import Result
 import serving
 from coregw import List, Map, payload_cid
 from coregw.cli import cli
+from coregw.cli.framework import described
+from coregw.client.files import reported_as
 from gateways import Reply, lying_gateway
 
 Run = Callable[..., Result]
@@ -199,3 +201,11 @@ def test_a_command_takes_several_gateways_and_options_of_connections(
     assert (malformed.exit_code, malformed.stderr) == (1, "coregw: headers[0]: expected Name: value\n")
     missing = run("cat", root, "file", "--ca-cert", "/no/such")
     assert (missing.exit_code, missing.stderr) == (1, "coregw: ca_cert: /no/such is not a readable file\n")
+
+
+def test_an_error_without_a_number_keeps_its_text(tmp_path: Path) -> None:
+    """As that of `shutil.rmtree` if a link has taken the place of the folder."""
+    path = tmp_path / "folder"
+    with pytest.raises(OSError, match="symbolic link") as caught, reported_as(path):
+        raise OSError("Cannot call rmtree on a symbolic link")
+    assert described(caught.value) == f"'{path}': Cannot call rmtree on a symbolic link"

@@ -168,7 +168,8 @@ def reported_as(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
+        what = error.strerror or str(error)  # some, as of shutil.rmtree, have a text alone
+        raise type(error)(error.errno, what, os.fspath(path)) from None
 
 
 class NewFile:
