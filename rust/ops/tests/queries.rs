@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use coregw_core::{Arcs, Error, Key, Missing, Snapshot, Suite};
 use coregw_ops::{MapProofOutcome, Operation, ReadOutcome, verify_map_proof, verify_read, verify_scan};
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[path = "support/store.rs"]
 mod store;
@@ -102,4 +102,39 @@ fn requests_with_members_of_other_queries_or_numbers_past_2_to_the_53_are_refuse
         let refused = read(query);
         assert!(matches!(&refused, Err(Error::Input { what, .. }) if what.contains(why)), "{query}: {refused:?}");
     }
+}
+
+#[test]
+fn a_listing_whose_entries_have_other_paths_is_refused() {
+    let mut store = Store::new(0, u64::MAX);
+    let root = store.build(Suite::Sha2_256, &many(50));
+    let request =
+        json!({"profile": "core.scan/v0alpha1", "root": root.cid().text(), "prefix": [], "limit": 3}).to_string();
+    let operation = Operation::scan(Arc::clone(&store.cache), request.as_bytes()).expect("a request");
+    let result = store.serve(operation).expect("a listing");
+    let mut forged: Value = serde_json::from_str(&result).expect("JSON");
+    let honest = forged["entries"][1]["segments"].take();
+    for other in [json!([]), json!(["other"]), json!([honest[0], honest[1], "x"])] {
+        forged["entries"][1]["segments"] = other;
+        let refused = verify_scan(request.as_bytes(), forged.to_string().as_bytes());
+        assert!(matches!(&refused, Err(Error::Proof { .. })), "{refused:?}");
+    }
+    forged["entries"][1]["segments"] = honest;
+    verify_scan(request.as_bytes(), forged.to_string().as_bytes()).expect("the honest listing");
+}
+
+#[test]
+fn the_step_of_several_keys_names_them_and_their_targets() {
+    let mut store = Store::new(0, u64::MAX);
+    let (path, target) = many(50).pop_first().expect("an arc");
+    let root = store.build(Suite::Sha2_256, &many(50));
+    let keys = json!([["no"], path.split('/').collect::<Vec<_>>()]);
+    let request = json!({"profile": "core.map-proof/v0alpha1", "root": root.cid().text(), "keys": keys}).to_string();
+    let operation = Operation::map_proof(Arc::clone(&store.cache), request.as_bytes()).expect("a request");
+    let result = store.serve(operation).expect("a proof");
+    let step = &serde_json::from_str::<Value>(&result).expect("JSON")["prooflist"]["steps"][0];
+    assert_eq!((&step["kind"], &step["keys"]), (&json!("map_keys"), &json!(["no", path])), "{step}");
+    assert_eq!(step["targets"], json!([null, {"/": target.text()}]));
+    let proven = verify_map_proof(request.as_bytes(), result.as_bytes());
+    assert_eq!(proven, Ok(MapProofOutcome::Keys(vec![None, Some(target)])));
 }

@@ -59,13 +59,12 @@ impl Out for Line {
 }
 
 impl Line {
-    /// Writes a count in the first bytes of `count`, and a digest.
+    /// Writes a count in the first bytes of `count`, and a digest. The caller sets where the line ends.
     #[inline(always)]
     fn counted(&mut self, count: [u8; varint::SHORT_LEN], count_len: usize, digest: &[u8; 32]) {
         let room = &mut self.buffer[self.end..self.end + varint::SHORT_LEN + 32];
         room[..varint::SHORT_LEN].copy_from_slice(&count);
         room[count_len..count_len + 32].copy_from_slice(digest);
-        self.end += count_len + 32;
     }
 
     /// Hashes the encoding.

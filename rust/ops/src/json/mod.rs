@@ -94,6 +94,13 @@ mod tests {
             let request = format!(r#"{{"suite":"{}","arcs":{{}}}}"#, suite.name());
             assert_eq!(create_root(request.as_bytes()).map(|(arcs, suite)| (arcs.len(), suite)), Ok((0, suite)));
         }
+        for twice in [r#"{"arcs":{},"arcs":{}}"#, r#"{"suite":"sha2-256","arcs":{},"suite":"blake3"}"#] {
+            let refused = create_root(twice.as_bytes());
+            assert!(
+                matches!(&refused, Err(Error::Input { what, .. }) if what.contains("duplicate field")),
+                "{refused:?}"
+            );
+        }
         for (body, code, why) in [
             (format!("{{\"a\":\"{cid}\",\n\"b\":\"no\"}}"), InputCode::InvalidCid, "arcs: arc \"b\": "),
             (format!(r#"{{"a//b":"{cid}"}}"#), InputCode::InvalidPath, "arcs: path \"a//b\": "),

@@ -105,6 +105,18 @@ fn a_reader_goes_on_after_a_payload_that_was_wrong() {
 }
 
 #[test]
+fn the_last_block_is_counted_among_the_whole_ones_with_its_cid() {
+    let one = |i: u64| [block_head(&payload(i), 8), i.to_be_bytes().to_vec()].concat();
+    let last = |reader: &CarReader| reader.last_block().map(|place| (place.cid, place.occurrence));
+    let mut reader = CarReader::new(LIMITS);
+    reader.feed(&[payload_car_header(), &one(1), &one(2), &one(1)].concat()).expect("payloads");
+    assert_eq!(last(&reader), Some((payload(1), 2)));
+    // The third is not complete.
+    reader.feed(&one(1)[..one(1).len() - 1]).expect("a part");
+    assert_eq!(last(&reader), Some((payload(1), 2)));
+}
+
+#[test]
 fn a_payload_in_parts_begins_again() {
     let data = vec![7; 1000];
     let cid = Cid::of_payload(0x55, Function::Sha2_256, &Suite::Sha2_256.digest(&data).0);
