@@ -47,7 +47,7 @@ pub use page::cache::{PageCache, PageSource};
 pub use page::format::{InnerPage, MAX_PAGE, Page, inner_pages};
 pub use proof::query::{Answer, Ask, DiffQuery, Element, Query};
 pub use proof::verify;
-pub use query::arcs::Arcs;
+pub use query::arcs::{ArcFault, Arcs};
 pub use query::changes::{ListChange, ListChanges, ListChangesBuilder, MapChange, MapChanges, MapChangesBuilder};
 pub use query::diff::{Difference, Differences, check_same_suite};
 pub use query::fixed::{FixedSizes, Unchecked};

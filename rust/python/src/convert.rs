@@ -141,7 +141,7 @@ pub fn limit(value: &Bound<'_, PyAny>) -> Result<usize, ArgumentError> {
 
 /// Items after which Ctrl-C is looked for: an endless iterator that is written in C, like `itertools.repeat`, runs no
 /// Python code that would do so.
-const ITEMS_BETWEEN_SIGNAL_CHECKS: usize = 4096;
+pub const ITEMS_BETWEEN_SIGNAL_CHECKS: usize = 4096;
 
 /// The number of items that a `list`, `tuple` or `dict` holds; 0 for other iterables.
 ///

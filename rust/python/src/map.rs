@@ -313,11 +313,10 @@ fn collect(given: &Bound<'_, PyAny>) -> PyResult<Arcs> {
         let body = body.as_bytes();
         return detach::run(given.py(), Work::JsonArcs { bytes: body.len() }, || json::arcs(body));
     }
-    let items = pairs::pairs(given)?;
     let mut collected = Arcs::default();
     let count = convert::held_len(given);
     collected.try_reserve(count, count.saturating_mul(RESERVED_ARC_BYTES)).map_err(|_| PyMemoryError::new_err(()))?;
-    convert::for_each(&items, |index, item| pairs::push_pair(index, &item, &mut collected))?;
+    pairs::for_each(given, |index, path, target| pairs::push_pair(index, path, target, &mut collected))?;
     Ok(collected)
 }
 

@@ -183,36 +183,48 @@ impl Cid {
     /// # Errors
     /// [`InputCode::InvalidCid`] with the text and the reason.
     pub fn from_text(text: &str) -> Result<Self> {
-        let refuse = |why: &str| {
-            let shown: String = text.chars().take(80).collect();
-            Error::input(InputCode::InvalidCid, format!("CID {shown:?}: {why}"))
+        let Some(len) = base32_len(text)? else {
+            return Self::from_other_base(text);
         };
-        if text.len() > MAX_TEXT {
-            return Err(refuse("it is too long"));
-        }
-        if let Some(symbols) = text.strip_prefix('b') {
-            let n = BASE32.decode_len(symbols.len()).map_err(|_| refuse("its base32 has a wrong length"))?;
-            // Decoded in place: a large map has millions of targets.
-            let mut cid = Self { len: n as u8, bytes: [0; MAX_LEN] };
-            let bytes = cid.bytes.get_mut(..n).ok_or_else(|| refuse("it is too long"))?;
-            BASE32.decode_mut(symbols.as_bytes(), bytes).map_err(|_| refuse("it is not base32"))?;
-            return parse(bytes).map(|_| cid).map_err(refuse);
-        }
+        let mut cid = Self { len: len as u8, bytes: [0; MAX_LEN] };
+        read_base32(text, &mut cid.bytes[..len])?;
+        Ok(cid)
+    }
+
+    /// Appends the binary form of a CID in text form to `out`, and returns its length. Mostly this decodes in place: a large
+    /// map has millions of targets.
+    ///
+    /// # Errors
+    /// As [`Cid::from_text`]; what was appended then is unspecified.
+    pub(crate) fn append_text(text: &str, out: &mut Vec<u8>) -> Result<u8> {
+        let Some(len) = base32_len(text)? else {
+            let cid = Self::from_other_base(text)?;
+            out.extend_from_slice(cid.as_bytes());
+            return Ok(cid.len);
+        };
+        let start = out.len();
+        out.resize(start + len, 0);
+        read_base32(text, &mut out[start..])?;
+        Ok(len as u8)
+    }
+
+    fn from_other_base(text: &str) -> Result<Self> {
         if text.len() == 46 && text.starts_with("Qm") {
-            let (_, hash) = multibase::decode(format!("z{text}")).map_err(|_| refuse("it is not base58"))?;
+            let (_, hash) = multibase::decode(format!("z{text}")).map_err(|_| refuse(text, "it is not base58"))?;
             if hash.len() != 34 || hash[..2] != [0x12, 32] {
-                return Err(refuse("it is not a CIDv0"));
+                return Err(refuse(text, "it is not a CIDv0"));
             }
             let mut bytes = vec![1, 0x70];
             bytes.extend_from_slice(&hash);
-            return Self::try_bytes(&bytes).map_err(refuse);
+            return Self::try_bytes(&bytes).map_err(|why| refuse(text, why));
         }
         if !matches!(text.bytes().next(), Some(b'f' | b'k' | b'z' | b'm' | b'u')) {
             let prefix: String = text.chars().take(1).collect();
-            return Err(refuse(&format!("unknown multibase prefix {prefix:?}; expected b, f, k, z, m, u or Qm")));
+            let why = format!("unknown multibase prefix {prefix:?}; expected b, f, k, z, m, u or Qm");
+            return Err(refuse(text, &why));
         }
-        let (_, bytes) = multibase::decode(text).map_err(|_| refuse("it is not in the base of its prefix"))?;
-        Self::try_bytes(&bytes).map_err(refuse)
+        let (_, bytes) = multibase::decode(text).map_err(|_| refuse(text, "it is not in the base of its prefix"))?;
+        Self::try_bytes(&bytes).map_err(|why| refuse(text, why))
     }
 
     /// Builds the CID with this codec and the payload's digest, which has the length of the function's digests; that of
@@ -289,6 +301,34 @@ impl Cid {
     pub fn kind_name(&self) -> &'static str {
         self.root().map_or("cas", |root| root.kind.name())
     }
+}
+
+/// The length of the CID whose text form is in base32; `None` if it is in another base.
+fn base32_len(text: &str) -> Result<Option<usize>> {
+    if text.len() > MAX_TEXT {
+        return Err(refuse(text, "it is too long"));
+    }
+    let Some(symbols) = text.strip_prefix('b') else {
+        return Ok(None);
+    };
+    match BASE32.decode_len(symbols.len()) {
+        Ok(len) if len <= MAX_LEN => Ok(Some(len)),
+        Ok(_) => Err(refuse(text, "it is too long")),
+        Err(_) => Err(refuse(text, "its base32 has a wrong length")),
+    }
+}
+
+/// Decodes the text form in base32 of a CID that has the length of `out`.
+#[inline]
+fn read_base32(text: &str, out: &mut [u8]) -> Result<()> {
+    BASE32.decode_mut(&text.as_bytes()[1..], out).map_err(|_| refuse(text, "it is not base32"))?;
+    parse(out).map(|_| ()).map_err(|why| refuse(text, why))
+}
+
+#[cold]
+fn refuse(text: &str, why: &str) -> Error {
+    let shown: String = text.chars().take(80).collect();
+    Error::input(InputCode::InvalidCid, format!("CID {shown:?}: {why}"))
 }
 
 impl PartialEq for Cid {

@@ -29,6 +29,15 @@ const PREFETCHED: usize = 16;
 /// otherwise be read to their ends at each step.
 const MAX_SHARED: usize = 64;
 
+/// What is wrong with an arc in text form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ArcFault {
+    /// This, with the path.
+    Path(&'static str),
+    /// The target is not a CID.
+    Target(Error),
+}
+
 /// The arcs of a map, in one block of memory.
 #[derive(Debug, Default)]
 pub struct Arcs {
@@ -50,28 +59,32 @@ impl Arcs {
     pub fn push(&mut self, key: &Key, target: &Cid) {
         let offset = self.bytes.len();
         self.bytes.extend_from_slice(key.as_bytes());
-        self.finish(offset, target);
+        self.bytes.extend_from_slice(target.as_bytes());
+        self.finish(offset, key.as_bytes().len(), target.as_bytes().len() as u8);
     }
 
-    /// Adds an arc whose path is in text form.
+    /// Adds an arc whose path and target are in text form. Memory is taken for little more than the binary forms.
     ///
     /// # Errors
-    /// What is wrong with the path; the arc is not added.
-    pub fn push_text(&mut self, path: &str, target: &Cid) -> Result<(), &'static str> {
+    /// What is wrong with the target, or with the path; the arc is not added.
+    pub fn push_text(&mut self, path: &str, target: &str) -> Result<(), ArcFault> {
+        let offset = self.bytes.len();
+        self.try_push_text(path, target).inspect_err(|_| self.bytes.truncate(offset))
+    }
+
+    fn try_push_text(&mut self, path: &str, target: &str) -> Result<(), ArcFault> {
         let offset = self.bytes.len();
         if let Err(why) = key::write_text(path, &mut self.bytes) {
-            self.bytes.truncate(offset);
-            return Err(why);
+            return Err(Cid::from_text(target).map_or_else(ArcFault::Target, |_| ArcFault::Path(why)));
         }
-        self.finish(offset, target);
+        let key_len = self.bytes.len() - offset;
+        let target_len = Cid::append_text(target, &mut self.bytes).map_err(ArcFault::Target)?;
+        self.finish(offset, key_len, target_len);
         Ok(())
     }
 
-    fn finish(&mut self, offset: usize, target: &Cid) {
-        let (key_len, target) = (self.bytes.len() - offset, target.as_bytes());
-        self.bytes.extend_from_slice(target);
-        let (key_len, target_len) = (key_len as u16, target.len() as u8);
-        self.arcs.push(Entry { lead: 0, offset: offset as u32, key_len, target_len });
+    fn finish(&mut self, offset: usize, key_len: usize, target_len: u8) {
+        self.arcs.push(Entry { lead: 0, offset: offset as u32, key_len: key_len as u16, target_len });
     }
 
     /// The number of arcs.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use coregw_core::{Arcs, Cid, Error, InputCode, Result, Suite};
+use coregw_core::{ArcFault, Arcs, Error, InputCode, Result, Suite};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use super::refusal::{refuse, split_code};
@@ -128,10 +128,10 @@ impl<'de> Visitor<'de> for Target<'_> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<(), E> {
-        let target = Cid::from_text(text)
-            .map_err(|error| refuse::<E>(InputCode::InvalidCid, &format!("arc {:?}: {error}", shown(self.path))))?;
-        let added = self.arcs.push_text(self.path, &target);
-        added.map_err(|why| refuse(InputCode::InvalidPath, &format!("path {:?}: {why}", shown(self.path))))
+        self.arcs.push_text(self.path, text).map_err(|fault| match fault {
+            ArcFault::Target(error) => refuse(InputCode::InvalidCid, &format!("arc {:?}: {error}", shown(self.path))),
+            ArcFault::Path(why) => refuse(InputCode::InvalidPath, &format!("path {:?}: {why}", shown(self.path))),
+        })
     }
 }
 

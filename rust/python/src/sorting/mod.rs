@@ -21,9 +21,8 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
-use self::pairs::push_pair;
 use crate::cid::text;
-use crate::convert::{self, BytesLike};
+use crate::convert::BytesLike;
 use crate::detach::{self, Work};
 use crate::errors::{call, exception, invalid};
 use crate::files::signals::Signals;
@@ -145,9 +144,8 @@ impl ArcSorter {
     ///     OSError: If the file cannot be written.
     fn add(&mut self, py: Python<'_>, arcs: &Bound<'_, PyAny>) -> PyResult<()> {
         self.check_open()?;
-        let pairs = pairs::pairs(arcs)?;
-        convert::for_each(&pairs, |index, item| {
-            push_pair(index, &item, &mut self.arcs)?;
+        pairs::for_each(arcs, |index, path, target| {
+            pairs::push_pair(index, path, target, &mut self.arcs)?;
             if self.is_full() {
                 detach::run(py, Work::Unbounded, || Ok(self.spill()))??;
             }

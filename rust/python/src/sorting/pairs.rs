@@ -1,50 +1,76 @@
 //! Arcs that Python passes in: mappings and pairs of a path and a CID.
 
 use coregw_core::Arcs;
-use pyo3::exceptions::{PyMemoryError, PyTypeError};
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyMapping, PyTuple};
+use pyo3::types::{PyDict, PyList, PyMapping, PyString, PyTuple};
 
 use crate::cid::cid;
-use crate::convert::{ArgumentError, type_name};
+use crate::convert::{self, ArgumentError, ITEMS_BETWEEN_SIGNAL_CHECKS, type_name};
 use crate::path::{self, PendingKey};
 
-/// The pairs of a mapping, or the iterable itself.
-pub fn pairs<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    match given.cast::<PyMapping>() {
-        Ok(mapping) => mapping.call_method0("items"),
-        Err(_) => Ok(given.clone()),
+/// Gives each pair of a mapping or an iterable to `take`, with its index.
+pub fn for_each<'py>(
+    given: &Bound<'py, PyAny>,
+    mut take: impl FnMut(usize, &Bound<'py, PyAny>, &Bound<'py, PyAny>) -> PyResult<()>,
+) -> PyResult<()> {
+    if let Ok(dict) = given.cast_exact::<PyDict>() {
+        return for_each_of_dict(dict, take);
     }
+    let items = match given.cast::<PyMapping>() {
+        Ok(mapping) => mapping.call_method0("items")?,
+        Err(_) => given.clone(),
+    };
+    convert::for_each(&items, |index, item| match pair(&item)? {
+        Some((path, target)) => take(index, &path, &target),
+        None => {
+            let found = type_name(&item);
+            Err(PyTypeError::new_err(format!("arc {index} is a pair of a path and a CID, not {found}")))
+        }
+    })
+}
+
+/// The same without a tuple for each pair.
+fn for_each_of_dict<'py>(
+    dict: &Bound<'py, PyDict>,
+    mut take: impl FnMut(usize, &Bound<'py, PyAny>, &Bound<'py, PyAny>) -> PyResult<()>,
+) -> PyResult<()> {
+    let count = dict.len();
+    for (index, (path, target)) in dict.iter().take(count).enumerate() {
+        take(index, &path, &target)?;
+        if index % ITEMS_BETWEEN_SIGNAL_CHECKS == ITEMS_BETWEEN_SIGNAL_CHECKS - 1 {
+            dict.py().check_signals()?;
+        }
+        // What conversions run may change the dict; its iterator would panic.
+        if dict.len() != count {
+            return Err(PyRuntimeError::new_err("dictionary changed size during iteration"));
+        }
+    }
+    Ok(())
 }
 
 /// Adds the pair number `index`.
-pub fn push_pair(index: usize, item: &Bound<'_, PyAny>, arcs: &mut Arcs) -> PyResult<()> {
-    let Some((path, target)) = pair(item)? else {
-        let found = type_name(item);
-        return Err(PyTypeError::new_err(format!("arc {index} is a pair of a path and a CID, not {found}")));
-    };
-    let path = path::pending_key(&path).map_err(|error| error.within(format_args!("arc {index}")))?;
+pub fn push_pair(index: usize, path: &Bound<'_, PyAny>, target: &Bound<'_, PyAny>, arcs: &mut Arcs) -> PyResult<()> {
     let refused = |error: ArgumentError| error.within(format_args!("arc {index}"));
-    let target = match cid(&target) {
-        Ok(target) => target,
-        // What is wrong with the path is said first.
-        Err(error) => {
-            let key = path.key().map_err(|error| refused(error.into()))?;
-            return Err(error.within(format_args!("arc {:?}", key.text())).into());
+    let path = path::pending_key(path).map_err(refused)?;
+    if let (PendingKey::Text(path_text), Ok(text)) = (&path, target.cast::<PyString>())
+        && let Ok(text) = text.to_str()
+    {
+        reserve(arcs, path.max_key_bytes() + text.len())?;
+        if arcs.push_text(path_text, text).is_ok() {
+            return Ok(());
         }
-    };
-    arcs.try_reserve(1, path.max_key_bytes() + target.as_bytes().len()).map_err(|_| PyMemoryError::new_err(()))?;
-    let pushed = match &path {
-        PendingKey::Text(text) => arcs.push_text(text, &target).is_ok(),
-        PendingKey::Ready(key) => {
-            arcs.push(key, &target);
-            true
-        }
-    };
-    match pushed {
-        true => Ok(()),
-        false => path.key().map(|_| ()).map_err(|error| refused(error.into()).into()),
     }
+    // Targets of other types, and errors: what is wrong with the path is said first.
+    let key = path.key().map_err(|error| refused(error.into()))?;
+    let target = cid(target).map_err(|error| error.within(format_args!("arc {:?}", key.text())))?;
+    reserve(arcs, key.as_bytes().len() + target.as_bytes().len())?;
+    arcs.push(&key, &target);
+    Ok(())
+}
+
+fn reserve(arcs: &mut Arcs, bytes: usize) -> PyResult<()> {
+    arcs.try_reserve(1, bytes).map_err(|_| PyMemoryError::new_err(()))
 }
 
 /// The two items of a pair, in the forms that `dict` takes; None for any other value.
