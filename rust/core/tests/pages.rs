@@ -81,6 +81,20 @@ fn pages_of_a_list_depend_only_on_content() {
 }
 
 /// A map of several pages.
+#[test]
+fn pages_of_a_new_tree_have_no_spare_memory() {
+    let paths = (0..900).map(|i| vec!["x".repeat(i % 7 * 90 + 1), format!("{:x}", i * 0x9e37 % 0xffff)]);
+    let map = support::map(Suite::Sha2_256, &paths.zip(0..).map(|(path, i)| (path, target(i))).collect());
+    let list = support::list(Suite::Sha2_256, &(0..900).map(|i| (target(i), 1 + u64::from(i))).collect::<Vec<_>>());
+    for tree in [map, list] {
+        assert!(tree.pages().count() > 4);
+        for page in tree.pages() {
+            let (nodes, bytes) = (&page.arena.nodes, &page.arena.bytes);
+            assert_eq!((nodes.capacity(), bytes.capacity()), (nodes.len(), bytes.len()));
+        }
+    }
+}
+
 fn map_of_several_pages() -> Snapshot {
     let arcs = (0..600).map(|i| (vec![format!("{i:05}")], target(i)));
     support::map(Suite::Sha2_256, &arcs.collect())

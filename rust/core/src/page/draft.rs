@@ -1,4 +1,4 @@
-//! New pages: those of a changed or a new tree that no store has yet.
+//! New pages of a changed tree that no store has yet. Those of a new tree are made in `page::layout`.
 //!
 //! Where to cut is decided in `tree::cut` and recorded in fresh nodes; here nodes are copied to pages accordingly.
 
@@ -173,30 +173,6 @@ impl PartialTree {
         Ok(())
     }
 
-    /// Copies the page of a subtree that is being built and whose other pages exist.
-    pub(crate) fn draft_built(&mut self, top: NodeId, draft: &mut Draft) -> Attempt<()> {
-        let mut tops = Vec::new();
-        self.draft(PageTop { id: top, floor: 0, prefix: Vec::new() }, &mut tops, draft)?;
-        match tops.is_empty() {
-            true => Ok(()),
-            false => Err(Failure::Invalid("a subtree that was cut off has no page").into()),
-        }
-    }
-
-    /// Appends nodes that were built elsewhere and the pages that their stubs stand for. Returns where the nodes and their
-    /// bytes start.
-    pub(crate) fn append(&mut self, arena: &Arena, pages: Vec<Arc<Page>>) -> (NodeId, u32) {
-        let first_page = self.pages.len() as u32;
-        self.pages.extend(pages);
-        let (start, bytes) = self.arena.append(arena);
-        for node in &mut self.arena.nodes[start.0 as usize..] {
-            if let State::Stub { .. } = node.state {
-                node.home += first_page;
-            }
-        }
-        (start, bytes)
-    }
-
     /// Copies a node to a page. The page's top stores all its bits, the others only those from their floor on.
     fn draft_node(&self, id: NodeId, floor: u32, is_top: bool, path: &mut PathBuffer, draft: &mut Draft) -> NodeId {
         let arena = &mut draft.arena;
@@ -306,13 +282,4 @@ pub(crate) struct Draft {
     pub(crate) arena: Arena,
     pub(crate) stubs: Vec<NodeId>,
     rest: Vec<PendingCopy>,
-}
-
-impl Draft {
-    pub(crate) fn clear(&mut self) {
-        self.arena.nodes.clear();
-        self.arena.bytes.clear();
-        self.stubs.clear();
-        self.rest.clear();
-    }
 }

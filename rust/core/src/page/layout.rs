@@ -8,10 +8,9 @@ use std::sync::Arc;
 use crate::id::cid::Kind;
 use crate::id::suite::{Digest, Suite};
 use crate::interrupt::{Attempt, Failure};
-use crate::page::draft::Draft;
 use crate::page::format::Page;
-use crate::page::partial::{PartialTree, SUM_TOO_LARGE};
-use crate::tree::arena::{Arena, KEEP_LEFT, KEEP_RIGHT, Node, NodeId, PAGE_TOP, State, Tail};
+use crate::page::partial::SUM_TOO_LARGE;
+use crate::tree::arena::{Arena, KEEP_LEFT, KEEP_RIGHT, Node, NodeId, SHOWN, State, Tail};
 use crate::tree::cut::{self, Child};
 use crate::tree::node::Summary;
 use crate::tree::pruned::{self, Form};
@@ -35,18 +34,21 @@ pub(crate) struct Built {
     pub(crate) stored: Vec<(Digest, Vec<u8>)>,
 }
 
-/// A complete subtree: its top, and where the nodes and the bytes of it that are still held begin in the arena.
+/// A complete subtree: its top, where the nodes and the bytes of it that are still held begin in the arena, and what its
+/// page would contain if it were cut off: so many nodes, and so many bytes besides the bits of its top.
 #[derive(Debug, Clone, Copy)]
 struct HeldSubtree {
     top: NodeId,
     start: NodeId,
     bytes: u32,
+    page_nodes: u32,
+    page_bytes: u32,
 }
 
 /// A whole subtree of a tree that is being built: the nodes of the page that its top may share with nodes above it, and
 /// all pages below.
 pub(crate) struct Subtree {
-    top: NodeId,
+    held: HeldSubtree,
     arena: Arena,
     pages: Vec<Arc<Page>>,
     stored: Vec<(Digest, Vec<u8>)>,
@@ -54,49 +56,47 @@ pub(crate) struct Subtree {
 
 impl Subtree {
     pub(crate) fn sum(&self) -> Summary {
-        self.arena.node(self.top).sum
+        self.arena.node(self.held.top).sum
     }
 }
 
 pub(crate) struct Layout {
-    tree: PartialTree,
-    destination: Destination,
+    kind: Kind,
+    suite: Suite,
+    /// Nodes that are on no page yet. A subtree that was cut off is a stub, whose `home` is the number of its page.
+    arena: Arena,
+    /// Pages that were completed, if they are kept in memory.
+    pages: Vec<Arc<Page>>,
+    /// Pages that were completed, if they are encoded.
     stored: Vec<(Digest, Vec<u8>)>,
+    destination: Destination,
     /// Subtrees from left to right; the last two join next.
     open: Vec<HeldSubtree>,
-    draft: Draft,
     /// The buffer in which pages are encoded.
-    page: Vec<u8>,
+    encoded: Vec<u8>,
 }
 
 const UNJOINED: Failure = Failure::Invalid("subtrees that have not joined");
 
 impl Layout {
     pub(crate) fn new(kind: Kind, suite: Suite, destination: Destination) -> Self {
-        Self {
-            tree: PartialTree::empty(kind, suite),
-            destination,
-            stored: Vec::new(),
-            open: Vec::new(),
-            draft: Draft::default(),
-            page: Vec::new(),
-        }
+        let (arena, pages, stored) = (Arena::default(), Vec::new(), Vec::new());
+        Self { kind, suite, arena, pages, stored, destination, open: Vec::new(), encoded: Vec::new() }
     }
 
     /// Adds the next leaf. `key` is empty in a list.
     pub(crate) fn leaf(&mut self, sum: Summary, key: &[u8], target: &[u8]) {
-        let arena = &mut self.tree.arena;
-        let bytes = arena.store(key);
+        let bytes = self.arena.store(key);
         let tail = Tail { offset: bytes, start: 0, len: key.len() as u16 };
-        let state = State::Leaf { tail, target: arena.store(target), target_len: target.len() as u8 };
-        let top = self.tree.push_fresh(sum, state);
-        cut::measure(&mut self.tree.arena, self.tree.kind, top);
-        self.open.push(HeldSubtree { top, start: top, bytes });
+        let state = State::Leaf { tail, target: self.arena.store(target), target_len: target.len() as u8 };
+        let weight = cut::leaf_weight(self.kind, sum.measure, target.len());
+        let top = self.arena.push(Node { weight, flags: SHOWN, ..Node::new(sum, state) });
+        self.open.push(HeldSubtree { top, start: top, bytes, page_nodes: 1, page_bytes: target.len() as u32 });
     }
 
     /// The bytes of memory that incomplete pages take.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.tree.arena.nodes.len() * size_of::<Node>() + self.tree.arena.bytes.len()
+        self.arena.nodes.len() * size_of::<Node>() + self.arena.bytes.len()
     }
 
     /// Takes the encoded pages that are complete.
@@ -109,124 +109,175 @@ impl Layout {
         let (Some(right), Some(left)) = (self.open.pop(), self.open.pop()) else {
             return Err(Failure::Invalid("an inner node without two children").into());
         };
-        let (arena, kind) = (&self.tree.arena, self.tree.kind);
-        let (l, r) = (&arena.node(left.top).sum, &arena.node(right.top).sum);
-        let sum = pruned::join(l, r, |_, _| digest).ok_or(SUM_TOO_LARGE)?;
-        let children = [left.top, right.top];
-        let seen = children.map(|id| Child::of(arena.node(id), kind, bit + 1, arena.extent(id)));
-        let mut node = Node::new(sum, State::Empty);
-        cut::apply(&mut node, seen);
+        let [l, r] = [left.top, right.top].map(|id| self.arena.node(id));
+        let sum = pruned::join(&l.sum, &r.sum, |_, _| digest).ok_or(SUM_TOO_LARGE)?;
+        let children =
+            [left.top, right.top].map(|id| Child::of(self.arena.node(id), self.kind, bit + 1, self.arena.extent(id)));
+        let mut node = Node { flags: SHOWN, ..Node::new(sum, State::Empty) };
+        cut::apply(&mut node, children);
         let keep = [node.has(KEEP_LEFT), node.has(KEEP_RIGHT)];
-        for (child, keep) in children.into_iter().zip(keep) {
-            if !keep {
-                self.cut_off(child)?;
+        let (mut page_nodes, mut page_bytes) = (1, 0);
+        for ((subtree, child), keep) in [left, right].into_iter().zip(children).zip(keep) {
+            if keep {
+                page_nodes += subtree.page_nodes;
+                page_bytes += subtree.page_bytes + child.own_bytes();
+            } else {
+                page_nodes += 1;
+                self.cut_off(subtree)?;
             }
         }
         let [left_top, right_top] = self.drop_cut([left, right], keep);
         let label = self.label([left_top, right_top], bit, prefix);
-        let state = State::Inner { bit, label, start: 0, left: left_top, right: right_top };
-        let top = self.tree.push_fresh(sum, state);
-        let there = self.tree.arena.node_mut(top);
-        (there.height, there.weight) = (node.height, node.weight);
-        there.flags |= node.flags;
-        self.open.push(HeldSubtree { top, ..left });
+        node.state = State::Inner { bit, label, start: 0, left: left_top, right: right_top };
+        let top = self.arena.push(node);
+        self.open.push(HeldSubtree { top, page_nodes, page_bytes, ..left });
         Ok(())
     }
 
     /// Where the first `bit` bits of the prefix are stored: a child that stays starts with them, too.
     fn label(&mut self, children: [NodeId; 2], bit: u32, prefix: &[u8]) -> u32 {
-        if self.tree.kind == Kind::List {
+        if self.kind == Kind::List {
             return 0;
         }
         for child in children {
-            match self.tree.state(child) {
+            match self.arena.node(child).state {
                 State::Leaf { tail, .. } => return tail.offset,
                 State::Inner { label, .. } => return label,
                 _ => {}
             }
         }
-        self.tree.arena.store(&prefix[..bit.div_ceil(8) as usize])
+        self.arena.store(&prefix[..bit.div_ceil(8) as usize])
     }
 
     /// Drops the nodes that were cut off, if they are the last ones. Those of a left subtree before a right one that stays
     /// are dropped later, with the subtree around them.
     fn drop_cut(&mut self, [left, right]: [HeldSubtree; 2], keep: [bool; 2]) -> [NodeId; 2] {
-        let arena = &mut self.tree.arena;
-        let stubs = [*arena.node(left.top), *arena.node(right.top)];
-        let mut drop_from = |subtree: HeldSubtree| {
-            arena.nodes.truncate(subtree.start.0 as usize);
-            arena.bytes.truncate(subtree.bytes as usize);
-        };
-        match keep {
-            [_, true] => [left.top, right.top],
-            [true, false] => {
-                drop_from(right);
-                [left.top, arena.push(stubs[1])]
-            }
-            [false, false] => {
-                drop_from(left);
-                stubs.map(|stub| arena.push(stub))
-            }
+        if keep[1] {
+            return [left.top, right.top];
         }
+        let arena = &mut self.arena;
+        let stubs = [*arena.node(left.top), *arena.node(right.top)];
+        let first = if keep[0] { right } else { left };
+        arena.nodes.truncate(first.start.0 as usize);
+        arena.bytes.truncate(first.bytes as usize);
+        let left_top = if keep[0] { left.top } else { arena.push(stubs[0]) };
+        [left_top, arena.push(stubs[1])]
     }
 
     /// Creates the page of a subtree, and replaces the subtree by a stub.
-    fn cut_off(&mut self, id: NodeId) -> Attempt<()> {
-        self.draft.clear();
-        self.tree.draft_built(id, &mut self.draft)?;
-        let extent = self.tree.arena.extent(id);
-        let page = match self.destination {
+    fn cut_off(&mut self, subtree: HeldSubtree) -> Attempt<()> {
+        let (top, extent) = (subtree.top, self.arena.extent(subtree.top));
+        let number = self.pages.len() as u32;
+        match self.destination {
             Destination::Store => {
-                let arena = &self.draft.arena;
-                self.page.clear();
-                let sum = |id| &arena.node(id).sum;
-                writer::encode_to(&mut self.page, arena, self.tree.kind, Page::TOP, Form::Page, sum);
-                self.stored.push((arena.node(Page::TOP).sum.digest, self.page.clone()));
-                0
+                self.encoded.clear();
+                let sum = |id| &self.arena.node(id).sum;
+                writer::encode_to(&mut self.encoded, &self.arena, self.kind, top, Form::Page, sum);
+                self.stored.push((sum(top).digest, self.encoded.clone()));
             }
             Destination::Memory => {
-                let Arena { nodes, bytes, .. } = &self.draft.arena;
-                let arena = Arena { nodes: nodes.clone(), bytes: bytes.clone(), shown: 0 };
-                let next = self.draft.stubs.iter().map(|&stub| self.tree.page_of(stub)).collect::<Attempt<_>>()?;
-                self.tree.hold(Arc::new(Page { kind: self.tree.kind, suite: self.tree.suite, arena, next }))
+                let page = self.page(subtree)?;
+                self.pages.push(Arc::new(page));
             }
-        };
-        let node = self.tree.arena.node_mut(id);
+        }
+        let node = self.arena.node_mut(top);
         node.state = State::Stub { extent, ordinal: 0 };
-        node.flags = PAGE_TOP;
-        node.home = page;
+        (node.flags, node.home) = (0, number);
         Ok(())
     }
 
+    /// Copies the nodes of a subtree that are on no page yet, in preorder, to a page of exactly their size. The page's top
+    /// stores all its bits, the others only those from their floor on.
+    fn page(&self, subtree: HeldSubtree) -> Attempt<Page> {
+        let top_bytes = match self.kind {
+            Kind::Map => self.arena.extent(subtree.top).div_ceil(8),
+            Kind::List => 0,
+        };
+        let (mut arena, mut next) = (Arena::default(), Vec::new());
+        arena.reserve(subtree.page_nodes as usize, (subtree.page_bytes + top_bytes) as usize);
+        // Nodes to copy, with their floors and the parents of which they are the right child.
+        let mut rest = vec![(subtree.top, 0, None)];
+        while let Some((id, floor, parent)) = rest.pop() {
+            let there = NodeId(arena.nodes.len() as u32);
+            if let Some(parent) = parent
+                && let State::Inner { right, .. } = &mut arena.node_mut(parent).state
+            {
+                *right = there;
+            }
+            let from = self.arena.node(id);
+            let state = match from.state {
+                State::Leaf { tail, target_len, .. } if self.kind == Kind::Map => {
+                    let own = self.arena.tail(tail, floor);
+                    let (offset, len) = (arena.store(own), own.len() as u16);
+                    let tail = Tail { offset, start: tail.key_len() as u16 - len, len };
+                    State::Leaf { tail, target: arena.store(self.arena.target(id)), target_len }
+                }
+                State::Leaf { target_len, .. } => {
+                    State::Leaf { tail: Tail::NONE, target: arena.store(self.arena.target(id)), target_len }
+                }
+                State::Inner { bit, label, start, left, right } => {
+                    rest.push((right, bit + 1, Some(there)));
+                    rest.push((left, bit + 1, None));
+                    let (label, start) = match self.kind {
+                        Kind::Map => {
+                            let own = self.arena.label(label, start, floor, bit);
+                            (arena.store(own), bit.div_ceil(8) as u16 - own.len() as u16)
+                        }
+                        Kind::List => (0, 0),
+                    };
+                    State::Inner { bit, label, start, left: NodeId(there.0 + 1), right: there }
+                }
+                State::Stub { extent, .. } => {
+                    let page = self.pages.get(from.home as usize).ok_or(UNLINKED)?;
+                    next.push(Arc::clone(page));
+                    State::Stub { extent, ordinal: next.len() as u32 - 1 }
+                }
+                other => other,
+            };
+            let (height, weight, flags) = (from.height, from.weight, from.flags & SHOWN);
+            arena.push(Node { height, weight, flags, ..Node::new(from.sum, state) });
+        }
+        Ok(Page { kind: self.kind, suite: self.suite, arena, next })
+    }
+
     /// Takes the only subtree.
-    pub(crate) fn into_subtree(mut self) -> Attempt<Subtree> {
-        let [HeldSubtree { top, .. }] = self.open[..] else {
+    pub(crate) fn into_subtree(self) -> Attempt<Subtree> {
+        let [held] = self.open[..] else {
             return Err(UNJOINED.into());
         };
-        let (arena, pages) = (std::mem::take(&mut self.tree.arena), std::mem::take(&mut self.tree.pages));
-        Ok(Subtree { top, arena, pages, stored: self.stored })
+        // It is kept until all others are built, too.
+        Ok(Subtree { held, arena: self.arena.exact(), pages: self.pages, stored: self.stored })
     }
 
     /// Adds a subtree with its pages.
-    pub(crate) fn adopt(&mut self, Subtree { top, arena, pages, stored }: Subtree) {
-        let (start, bytes) = self.tree.append(&arena, pages);
+    pub(crate) fn adopt(&mut self, Subtree { held, arena, pages, stored }: Subtree) {
+        let first_page = self.pages.len() as u32;
+        let (start, bytes) = self.arena.append(&arena);
+        for node in &mut self.arena.nodes[start.0 as usize..] {
+            if let State::Stub { .. } = node.state {
+                node.home += first_page;
+            }
+        }
+        self.pages.extend(pages);
         self.stored.extend(stored);
-        self.open.push(HeldSubtree { top: NodeId(start.0 + top.0), start, bytes });
+        self.open.push(HeldSubtree { top: NodeId(start.0 + held.top.0), start, bytes, ..held });
     }
 
     /// Completes the tree. Without leaves, it is the empty tree, whose digest is `empty`.
     pub(crate) fn finish(mut self, empty: Digest) -> Attempt<Built> {
-        let top = match self.open[..] {
-            [] => self.tree.push_fresh(Summary { count: 0, measure: 0, digest: empty }, State::Empty),
-            [only] => only.top,
+        let whole = match self.open[..] {
+            [] => {
+                let sum = Summary { count: 0, measure: 0, digest: empty };
+                let top = self.arena.push(Node { flags: SHOWN, ..Node::new(sum, State::Empty) });
+                HeldSubtree { top, start: top, bytes: 0, page_nodes: 1, page_bytes: 0 }
+            }
+            [only] => only,
             _ => return Err(UNJOINED.into()),
         };
-        self.cut_off(top)?;
-        let sum = self.tree.arena.node(top).sum;
-        let top = match self.destination {
-            Destination::Memory => Some(self.tree.page_of(top)?),
-            Destination::Store => None,
-        };
-        Ok(Built { sum, top, stored: self.stored })
+        self.cut_off(whole)?;
+        let sum = self.arena.node(whole.top).sum;
+        Ok(Built { sum, top: self.pages.pop(), stored: self.stored })
     }
 }
+
+const UNLINKED: Failure = Failure::Invalid("a subtree that was cut off has no page");

@@ -107,11 +107,6 @@ impl PartialTree {
         pruned::decode(&mut self.arena, proof, self.kind, self.suite, Form::Proof, max_nodes)
     }
 
-    /// Creates a tree without nodes, for building.
-    pub(crate) fn empty(kind: Kind, suite: Suite) -> Self {
-        Self::with(kind, suite, Arena::default())
-    }
-
     /// Whether every node that the proof shows was visited.
     pub(crate) fn all_shown_visited(&self) -> bool {
         self.visited == self.arena.shown

@@ -29,10 +29,13 @@ const HEAD: u32 = 4;
 #[derive(Debug, Clone, Copy)]
 pub struct Child {
     height: u8,
+    weight: u16,
+    extent: u32,
+    count: u64,
+    /// Bytes that its measure takes, in a list.
+    measure_len: u8,
     /// Bytes that it takes in the parent's page if it stays.
     kept: u32,
-    /// Bytes of its stub if it is cut off.
-    cut: u32,
 }
 
 /// The length in bytes of a label or tail that holds bits `floor` to `extent - 1`.
@@ -47,13 +50,23 @@ impl Child {
             Kind::Map => label_len(floor, extent),
             Kind::List => 0,
         };
-        let measure = match kind {
+        let measure_len = match kind {
             Kind::Map => 0,
-            Kind::List => varint::len(node.sum.measure),
+            Kind::List => varint::len(node.sum.measure) as u8,
         };
-        let noted = varint::len(node.height.into()) + varint::len(node.weight.into()) + varint::len(extent.into());
-        let cut = 1 + varint::len(node.sum.count) + measure + 32 + noted;
-        Self { height: node.height, kept: HEAD + own + u32::from(node.weight), cut: cut as u32 }
+        let kept = HEAD + own + u32::from(node.weight);
+        Self { height: node.height, weight: node.weight, extent, count: node.sum.count, measure_len, kept }
+    }
+
+    /// Bytes of its own label or tail, without those above its floor.
+    pub fn own_bytes(&self) -> u32 {
+        self.kept - HEAD - u32::from(self.weight)
+    }
+
+    /// Bytes of its stub if it is cut off. Most children stay, so it is computed where it is needed.
+    fn cut(&self) -> u32 {
+        let noted = varint::len(self.height.into()) + varint::len(self.weight.into()) + varint::len(self.extent.into());
+        (1 + varint::len(self.count) + usize::from(self.measure_len) + 32 + noted) as u32
     }
 }
 
@@ -67,7 +80,7 @@ struct Decision {
 fn decide(children: [Child; 2]) -> Decision {
     let height = children[0].height.max(children[1].height);
     let weigh = |keep: [bool; 2]| -> u32 {
-        children.iter().zip(keep).map(|(child, keep)| if keep { child.kept } else { child.cut }).sum()
+        children.iter().zip(keep).map(|(child, keep)| if keep { child.kept } else { child.cut() }).sum()
     };
     let high = children.map(|child| child.height == height);
     let tiny = children.map(|child| child.kept < TINY);
@@ -115,7 +128,7 @@ pub fn measure(arena: &mut Arena, kind: Kind, id: NodeId) {
     let keep = ids.map(|id| !matches!(arena.node(id).state, State::Stub { .. }));
     let high = children[0].height.max(children[1].height);
     let raised = children.iter().zip(keep).any(|(child, keep)| child.height == high && !keep);
-    let weight: u32 = children.iter().zip(keep).map(|(child, keep)| if keep { child.kept } else { child.cut }).sum();
+    let weight: u32 = children.iter().zip(keep).map(|(child, keep)| if keep { child.kept } else { child.cut() }).sum();
     let node = arena.node_mut(id);
     node.height = high.saturating_add(u8::from(raised));
     node.weight = weight.min(u32::from(u16::MAX)) as u16;
@@ -136,16 +149,17 @@ mod tests {
         let mut node = Node::new(sum, State::Empty);
         (node.height, node.weight) = (200, 20_000);
         let [map, list] = [Kind::Map, Kind::List].map(|kind| Child::of(&node, kind, 13, 400));
-        assert_eq!((map.height, map.kept, map.cut), (200, 4 + 49 + 20_000, 1 + 2 + 32 + 2 + 3 + 2));
-        assert_eq!((list.kept, list.cut), (4 + 20_000, 1 + 2 + 3 + 32 + 2 + 3 + 2));
+        assert_eq!((map.height, map.kept, map.cut()), (200, 4 + 49 + 20_000, 1 + 2 + 32 + 2 + 3 + 2));
+        assert_eq!((list.kept, list.cut()), (4 + 20_000, 1 + 2 + 3 + 32 + 2 + 3 + 2));
         assert_eq!([Kind::Map, Kind::List].map(|kind| leaf_weight(kind, 300, 36)), [37, 39]);
     }
 
     #[test]
     fn children_of_a_lower_height_stay_if_they_are_tiny_and_all_fits() {
         let decided = |children: [(u8, u32); 2]| {
-            let Decision { keep, height, weight } =
-                decide(children.map(|(height, kept)| Child { height, kept, cut: 40 }));
+            // A stub of 40 bytes: 1, 32 and 1, and 2 each for the count, the weight and the extent.
+            let child = |(height, kept)| Child { height, weight: 128, extent: 128, count: 128, measure_len: 0, kept };
+            let Decision { keep, height, weight } = decide(children.map(child));
             (keep, height, weight)
         };
         assert_eq!(decided([(1, 5000), (0, 199)]), ([true, true], 1, 5199));
