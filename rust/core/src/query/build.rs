@@ -18,7 +18,7 @@ use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::page::layout::{Built, Destination, Layout, Subtree};
 use crate::page::partial::SUM_TOO_LARGE;
 use crate::tree::encoder::Encoder;
-use crate::tree::node::Summary;
+use crate::tree::node::{ListInner, ListLeaf, MapInner, MapLeaf, Summary};
 use crate::tree::pending::{Below, KNOWN, PendingNodes};
 use crate::tree::pruned;
 
@@ -42,7 +42,9 @@ struct Open {
 
 pub(crate) struct Builder {
     kind: Kind,
-    pub(crate) encoder: Encoder,
+    suite: Suite,
+    /// In a map, the key of the last leaf; empty before the first.
+    pub(crate) last: Vec<u8>,
     pending: PendingNodes<NewNode>,
     /// Subtrees from left to right; the last two join next.
     open: Vec<Open>,
@@ -53,7 +55,8 @@ impl Builder {
     pub(crate) fn new(kind: Kind, suite: Suite, destination: Destination) -> Self {
         Self {
             kind,
-            encoder: Encoder::new(suite),
+            suite,
+            last: Vec::new(),
             pending: PendingNodes::new(suite),
             open: Vec::new(),
             layout: Layout::new(kind, suite, destination),
@@ -65,39 +68,45 @@ impl Builder {
         self.pending.reserve(leaves);
     }
 
-    /// Adds the next leaf. `key` is empty in a list; in a map, it becomes the encoder's path.
+    /// Adds the next leaf. `key` is empty in a list.
     #[inline]
     pub(crate) fn leaf(&mut self, measure: u64, key: &[u8], target: &[u8]) -> Attempt<()> {
-        match self.kind {
-            Kind::Map => {
-                self.encoder.put(0, key);
-                self.encoder.write_map_leaf(key.len(), target);
-            }
-            Kind::List => self.encoder.write_list_leaf(measure, target),
-        }
         let node = NewNode::Leaf { measure, key_len: key.len() as u16, target_len: target.len() as u8 };
-        self.add(Summary { count: 1, measure, digest: Digest::ZERO }, node, Below::NOTHING)
+        let variable = key.len() + target.len();
+        let place = match self.kind {
+            Kind::Map => {
+                self.last.clear();
+                self.last.extend_from_slice(key);
+                self.pending.encode(node, &MapLeaf { key, target }, variable, Below::NOTHING)
+            }
+            Kind::List => self.pending.encode(node, &ListLeaf { measure, target }, variable, Below::NOTHING),
+        };
+        self.open(Summary { count: 1, measure, digest: Digest::ZERO }, place)
     }
 
-    /// Joins the last two subtrees. In a map, the new node's prefix is the first `bit` bits of the encoder's path.
+    /// Joins the last two subtrees. In a map, the new node's prefix is the first `bit` bits of the last key.
     #[inline]
     pub(crate) fn join(&mut self, bit: u32) -> Attempt<()> {
         let (Some(right), Some(left)) = (self.open.pop(), self.open.pop()) else {
             return Err(Failure::Invalid("an inner node without two children").into());
         };
         let sum = pruned::join(&left.sum, &right.sum, |_, _| Digest::ZERO).ok_or(SUM_TOO_LARGE)?;
-        match self.kind {
-            Kind::Map => self.encoder.write_map_inner(bit, &left.sum, &right.sum),
-            Kind::List => self.encoder.write_list_inner(&left.sum, &right.sum),
-        }
-        let prefix = 1 + varint::len(bit.into()) as u8;
-        self.add(sum, NewNode::Join { bit, prefix }, Below::of(self.kind, [left.place, right.place], &right.sum))
+        let node = NewNode::Join { bit, prefix: 1 + varint::len(bit.into()) as u8 };
+        let below = Below::of(self.kind, [left.place, right.place], &right.sum);
+        let children = [&left.sum, &right.sum];
+        let place = match self.kind {
+            Kind::Map => {
+                let path = &self.last[..bit.div_ceil(8) as usize];
+                self.pending.encode(node, &MapInner { bit, path, children }, path.len(), below)
+            }
+            Kind::List => self.pending.encode(node, &ListInner { children }, 0, below),
+        };
+        self.open(sum, place)
     }
 
-    /// Adds the node that the encoder holds.
+    /// Notes a subtree whose top waits at a place.
     #[inline]
-    fn add(&mut self, sum: Summary, node: NewNode, below: Below) -> Attempt<()> {
-        let place = self.pending.add(node, &mut self.encoder, below);
+    fn open(&mut self, sum: Summary, place: u32) -> Attempt<()> {
         self.open.push(Open { sum, place });
         if self.pending.is_full() { self.hash() } else { Ok(()) }
     }
@@ -135,7 +144,7 @@ impl Builder {
     }
 
     /// The number of subtrees that have not joined.
-    pub(crate) fn open(&self) -> usize {
+    pub(crate) fn open_count(&self) -> usize {
         self.open.len()
     }
 
@@ -165,8 +174,8 @@ impl Builder {
     pub(crate) fn finish(mut self) -> Attempt<Built> {
         self.hash()?;
         let empty = match self.kind {
-            Kind::Map => self.encoder.map_empty(),
-            Kind::List => self.encoder.list_empty(),
+            Kind::Map => Encoder::new(self.suite).map_empty(),
+            Kind::List => Encoder::new(self.suite).list_empty(),
         };
         self.layout.finish(empty)
     }

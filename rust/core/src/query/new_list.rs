@@ -33,7 +33,7 @@ pub(crate) fn build(
             join_equal(&mut builder)?;
         }
         push_all(&mut builder, rest)?;
-        while builder.open() > 1 {
+        while builder.open_count() > 1 {
             builder.join(0)?;
         }
         builder.finish()

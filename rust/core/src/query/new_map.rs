@@ -81,8 +81,6 @@ struct Growing {
     bits: Vec<u32>,
     /// The first key, in a part of a map.
     first: Vec<u8>,
-    /// The length of the last key, which is the encoder's path; 0 before the first.
-    last_len: usize,
 }
 
 /// All arcs of a map with one prefix, which are a subtree of it.
@@ -95,19 +93,18 @@ struct Part {
 impl Growing {
     fn new(suite: Suite, destination: Destination) -> Self {
         let builder = Builder::new(Kind::Map, suite, destination);
-        Self { builder, bits: Vec::new(), first: Vec::new(), last_len: 0 }
+        Self { builder, bits: Vec::new(), first: Vec::new() }
     }
 
     /// The last key, if there is one.
-    fn last(&mut self) -> Option<&[u8]> {
-        Some(self.builder.encoder.path(self.last_len)).filter(|last| !last.is_empty())
+    fn last(&self) -> Option<&[u8]> {
+        Some(&self.builder.last[..]).filter(|last| !last.is_empty())
     }
 
     /// Adds the next arc. O(depth), and O(1) nodes per arc over all of them.
     #[inline]
     fn push(&mut self, key: &[u8], target: &[u8]) -> Attempt<()> {
         self.advance_to(key)?;
-        self.last_len = key.len();
         self.builder.leaf(1, key, target)
     }
 
@@ -130,8 +127,7 @@ impl Growing {
     /// Adds the arcs of a part, as [`Growing::push`] would one by one. O(depth + nodes of a page).
     fn adopt(&mut self, Part { subtree, first, last }: Part) -> Attempt<()> {
         self.advance_to(&first)?;
-        self.builder.encoder.put(0, &last);
-        self.last_len = last.len();
+        self.builder.last = last;
         self.builder.adopt(subtree)
     }
 

@@ -16,18 +16,19 @@ const HEAD: usize = 4;
 /// Space after the path: a target and its length (longer than two counts and digests), and the padding of SHA-256.
 const TAIL: usize = 2 + MAX_LEN + lanes::PADDING_BYTES + 8;
 
-/// The buffer in which encodings are assembled.
+/// The buffer in which encodings are assembled. That of an [`Encoder`]:
 ///
 /// ```text
 /// | HEAD: tag, varint | path ........ | rest of the encoding | padding |
 ///        └ start                                             └ end
 /// ```
-struct Line {
-    /// The path starts at [`HEAD`].
-    buffer: Vec<u8>,
-    start: usize,
+#[derive(Default)]
+pub(crate) struct Line {
+    /// The path of an encoder starts at [`HEAD`].
+    pub(crate) buffer: Vec<u8>,
+    pub(crate) start: usize,
     /// End of the encoding so far.
-    end: usize,
+    pub(crate) end: usize,
 }
 
 impl Out for Line {
@@ -78,7 +79,7 @@ impl Line {
 
     /// The encoding, padded for SHA-256.
     #[inline(always)]
-    fn padded(&mut self) -> &[[u8; lanes::BLOCK_BYTES]] {
+    pub(crate) fn padded(&mut self) -> &[[u8; lanes::BLOCK_BYTES]] {
         lanes::pad(&mut self.buffer[self.start..], self.end - self.start)
     }
 

@@ -15,8 +15,8 @@ use coregw_lanes as lanes;
 use crate::id::cid::Kind;
 use crate::id::suite::{Digest, Suite};
 use crate::id::varint;
-use crate::tree::encoder::Encoder;
-use crate::tree::node::Summary;
+use crate::tree::encoder::{Encoder, Line};
+use crate::tree::node::{Encoding, Summary};
 
 /// The bytes of encodings after which they are hashed: enough nodes to fill the lanes on most levels, few enough to stay
 /// in the CPU's caches.
@@ -27,6 +27,10 @@ pub(crate) const KNOWN: u32 = u32::MAX;
 
 /// The bytes of the padded encoding of a node, typically.
 const TYPICAL_ENCODING: usize = 2 * lanes::BLOCK_BYTES;
+
+/// The bytes of an encoding besides a key or prefix and a target: at most a tag, the varint of a bit, and of two children
+/// their counts, measures and digests, which are written eight bytes at a time.
+const MAX_REST: usize = 1 + varint::SHORT_LEN + 2 * (2 * varint::SHORT_LEN + 32) + varint::SHORT_LEN;
 
 /// The bytes that encodings take for each byte of a pruned tree, typically.
 const BYTES_PER_BYTE: usize = 4;
@@ -79,8 +83,8 @@ pub(crate) struct PendingNodes<T> {
     is_wide: bool,
     /// The length of `bytes` from which on they should be hashed.
     max_bytes: usize,
-    /// The encodings, each with room for its padding.
-    bytes: Vec<u8>,
+    /// The encodings, each with its padding, up to `end`.
+    encodings: Line,
     waiting: Vec<Waiting<T>>,
     /// Their digests, in the same order.
     digests: Vec<Digest>,
@@ -97,7 +101,7 @@ impl<T: Copy> PendingNodes<T> {
             suite,
             is_wide: suite == Suite::Sha2_256 && lanes::is_wide(),
             max_bytes: MAX_PENDING_BYTES,
-            bytes: Vec::new(),
+            encodings: Line::default(),
             waiting: Vec::new(),
             digests: Vec::new(),
             order: Vec::new(),
@@ -110,14 +114,14 @@ impl<T: Copy> PendingNodes<T> {
     pub(crate) fn of_pruned(suite: Suite, tree_bytes: usize) -> Option<Self> {
         let mut pending = Some(Self::new(suite)).filter(|pending| pending.is_wide)?;
         pending.max_bytes = (BYTES_PER_BYTE * tree_bytes).min(MAX_PENDING_BYTES);
-        pending.bytes.reserve_exact(pending.max_bytes + 2 * lanes::PADDING_BYTES);
+        pending.encodings.buffer.reserve_exact(pending.max_bytes + 2 * lanes::PADDING_BYTES);
         Some(pending)
     }
 
     /// Reserves memory for the nodes of a tree of so many leaves that wait at a time.
     pub(crate) fn reserve(&mut self, leaves: usize) {
         let nodes = (2 * leaves).min(self.max_bytes / TYPICAL_ENCODING) + 1;
-        self.bytes.reserve_exact(nodes * TYPICAL_ENCODING + lanes::PADDING_BYTES);
+        self.encodings.buffer.reserve_exact(nodes * TYPICAL_ENCODING + MAX_REST + lanes::PADDING_BYTES);
         self.waiting.reserve_exact(nodes);
         self.digests.reserve_exact(nodes);
         self.order.reserve_exact(nodes);
@@ -126,32 +130,62 @@ impl<T: Copy> PendingNodes<T> {
     /// Adds the node whose encoding `encoder` holds, and returns its place. O(bytes).
     #[inline]
     pub(crate) fn add(&mut self, node: T, encoder: &mut Encoder, below: Below) -> u32 {
+        let (start, len) = (self.encodings.end, encoder.encoding().len());
+        let blocks = encoder.padded();
+        self.make_room(blocks.as_flattened().len());
+        let (room, end) = (&mut self.encodings.buffer[start..], start + blocks.as_flattened().len());
+        match blocks {
+            // Most nodes have two blocks. Copies of constant length are inlined.
+            [first, second] => {
+                room[..lanes::BLOCK_BYTES].copy_from_slice(first);
+                room[lanes::BLOCK_BYTES..][..lanes::BLOCK_BYTES].copy_from_slice(second);
+            }
+            blocks => room[..end - start].copy_from_slice(blocks.as_flattened()),
+        }
+        self.encodings.end = end;
+        self.wait(node, start, len, below)
+    }
+
+    /// Adds a node, whose key or prefix and target have so many bytes together, and returns its place. O(bytes).
+    #[inline]
+    pub(crate) fn encode(&mut self, node: T, encoding: &impl Encoding, variable: usize, below: Below) -> u32 {
+        self.make_room(variable + MAX_REST + lanes::PADDING_BYTES);
+        let start = self.encodings.end;
+        self.encodings.start = start;
+        encoding.write(&mut self.encodings);
+        let len = self.encodings.end - start;
+        self.encodings.end = start + self.encodings.padded().as_flattened().len();
+        self.wait(node, start, len, below)
+    }
+
+    /// Ensures that so many bytes can be written after the last encoding.
+    #[inline]
+    fn make_room(&mut self, bytes: usize) {
+        let Line { buffer, end, .. } = &mut self.encodings;
+        if buffer.len() < *end + bytes {
+            buffer.resize((*end + bytes).max((2 * buffer.len()).min(buffer.capacity())), 0);
+        }
+    }
+
+    #[inline]
+    fn wait(&mut self, node: T, start: usize, len: usize, below: Below) -> u32 {
         // A place that is not held is `KNOWN`.
         let above = |place: u32| self.waiting.get(place as usize).map_or(0, |child| child.level + 1);
         let level = above(below.places[0]).max(above(below.places[1]));
-        let start = self.bytes.len();
-        match encoder.padded() {
-            // Most nodes have two blocks. Copies of constant length are inlined.
-            [first, second] => {
-                self.bytes.extend_from_slice(first);
-                self.bytes.extend_from_slice(second);
-            }
-            blocks => self.bytes.extend_from_slice(blocks.as_flattened()),
-        }
-        let (place, len) = (self.waiting.len() as u32, encoder.encoding().len() as u16);
-        self.waiting.push(Waiting { node, start: start as u32, len, level, below });
+        let place = self.waiting.len() as u32;
+        self.waiting.push(Waiting { node, start: start as u32, len: len as u16, level, below });
         place
     }
 
     /// Whether so many nodes wait that they should be hashed.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes.len() >= self.max_bytes
+        self.encodings.end >= self.max_bytes
     }
 
     /// The bytes of memory that nodes take.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.bytes.len() + self.waiting.len() * size_of::<Waiting<T>>()
+        self.encodings.end + self.waiting.len() * size_of::<Waiting<T>>()
     }
 
     /// Computes the digests of all nodes. O(bytes).
@@ -175,7 +209,7 @@ impl<T: Copy> PendingNodes<T> {
     /// [`PendingNodes::hash`].
     pub(crate) fn hashed(&self) -> impl Iterator<Item = (T, &[u8], Digest)> {
         let waiting = self.waiting.iter().zip(&self.digests);
-        waiting.map(|(waiting, digest)| (waiting.node, &self.bytes[waiting.encoding()], *digest))
+        waiting.map(|(waiting, digest)| (waiting.node, &self.encodings.buffer[waiting.encoding()], *digest))
     }
 
     /// The digest of the node at a place. Call it after [`PendingNodes::hash`].
@@ -185,7 +219,7 @@ impl<T: Copy> PendingNodes<T> {
 
     /// Forgets all nodes, and keeps the memory for others.
     pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
+        self.encodings.end = 0;
         self.waiting.clear();
         self.digests.clear();
     }
@@ -194,7 +228,7 @@ impl<T: Copy> PendingNodes<T> {
     #[inline]
     fn link(&mut self, place: usize) {
         let Below { places: [left, right], between } = self.waiting[place].below;
-        let encoding = &mut self.bytes[self.waiting[place].encoding()];
+        let encoding = &mut self.encodings.buffer[self.waiting[place].encoding()];
         for (place, from_end) in [(left, 64 + usize::from(between)), (right, 32)] {
             if place != KNOWN {
                 let at = encoding.len() - from_end;
@@ -208,7 +242,7 @@ impl<T: Copy> PendingNodes<T> {
         self.link(place);
         self.digests[place] = match self.suite {
             Suite::Sha2_256 => Digest(lanes::hash_one(self.padded(place))),
-            Suite::Blake3 => self.suite.digest(&self.bytes[self.waiting[place].encoding()]),
+            Suite::Blake3 => self.suite.digest(&self.encodings.buffer[self.waiting[place].encoding()]),
         };
     }
 
@@ -216,7 +250,7 @@ impl<T: Copy> PendingNodes<T> {
     #[inline]
     fn padded(&self, place: usize) -> &[[u8; lanes::BLOCK_BYTES]] {
         let Waiting { start, len, .. } = self.waiting[place];
-        &self.bytes[start as usize..].as_chunks().0[..lanes::blocks(len.into())]
+        &self.encodings.buffer[start as usize..].as_chunks().0[..lanes::blocks(len.into())]
     }
 
     /// Hashes nodes of one level.
