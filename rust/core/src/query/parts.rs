@@ -15,8 +15,8 @@ use std::ops::Range;
 use crate::error::Result;
 use crate::query::arcs::{Arcs, Entry};
 
-/// Arcs that are not divided: with paths of usual lengths, they and their nodes take a MiB or two. With half as many, the
-/// page drafts of a map with short paths took a third more memory.
+/// Arcs that are not divided: with paths of usual lengths, they and their nodes take a MiB or two. With half as many,
+/// creating a map with short paths took a third more memory.
 const MAX_PART_ARCS: usize = 8192;
 /// How often a part is divided. Keys of which each continues the one before can be cut off one at a time only.
 const MAX_ROUNDS: u32 = 6;
