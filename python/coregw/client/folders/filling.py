@@ -25,8 +25,8 @@ __all__ = ["Filler", "attributes_of", "link_of"]
 REQUESTS = 4
 """Requests for payloads in flight."""
 
-REQUEST_BYTES = 8 << 20
-"""Payloads that one request asks for, in bytes, about."""
+REQUEST_BYTES = 16 << 20
+"""Payloads that one request asks for, in bytes, about (decision 0394)."""
 
 
 class Filler:
