@@ -18,12 +18,12 @@ use coregw_lanes::{LANES, prefetch_bytes};
 use crate::bits::Side;
 use crate::id::cid::Cid;
 use crate::id::suite::{Digest, Suite};
+use crate::id::varint::Sevens;
 use crate::interrupt::{Attempt, Failure, Fault};
 use crate::key;
 use crate::tree::descent::{End, Landing, Nodes, Shape, Step, ToKey, Visited, descend};
 use crate::tree::encoder::Encoder;
-use crate::tree::node::SUM_LIMIT;
-use crate::tree::reader::{PrunedReader, StubBytes, StubPlace};
+use crate::tree::reader::{LIMIT, PrunedReader, StubBytes, StubPlace};
 
 /// The initial capacity for inner nodes: enough for most proofs.
 const DEPTH: usize = 64;
@@ -57,7 +57,7 @@ struct Streamed<'p> {
     last: Last<'p>,
     above: Vec<Above>,
     /// The count of the node whose encoding the encoder holds.
-    count: u64,
+    count: Sevens,
     /// The target of the key, if it was found.
     target: Option<&'p [u8]>,
 }
@@ -105,17 +105,21 @@ pub(crate) fn read_many<'p>(
     ahead.by_ref().take(AHEAD).for_each(load);
     let mut proofs = proofs.enumerate().inspect(|_| ahead.next().into_iter().for_each(load));
     let mut digests = [[0; 32]; LANES];
+    let mut has_idle = true;
     loop {
-        for lane in lanes.iter_mut().filter(|lane| lane.nodes.is_none()) {
-            lane.take_next(&mut proofs, &mut take);
-        }
-        lanes.retain(|lane| lane.nodes.is_some());
-        if lanes.is_empty() {
-            return;
+        if has_idle {
+            for lane in lanes.iter_mut().filter(|lane| lane.nodes.is_none()) {
+                lane.take_next(&mut proofs, &mut take);
+            }
+            lanes.retain(|lane| lane.nodes.is_some());
+            if lanes.is_empty() {
+                return;
+            }
         }
         Encoder::hash_many(suite, lanes.iter_mut().map(|lane| &mut lane.encoder), &mut digests);
+        has_idle = false;
         for (lane, digest) in lanes.iter_mut().zip(&digests) {
-            lane.advance(digest, &mut take);
+            has_idle |= !lane.advance(digest, &mut take);
         }
     }
 }
@@ -153,20 +157,21 @@ impl<'p> Lane<'p> {
         }
     }
 
-    /// Takes the digest of the encoding. At the end of the proof, the lane becomes idle.
+    /// Takes the digest of the encoding. At the end of the proof, the lane becomes idle, and this returns false.
     #[inline(always)]
-    fn advance(&mut self, digest: &[u8; 32], take: &mut impl FnMut(usize, Attempt<KeyProof>)) {
+    fn advance(&mut self, digest: &[u8; 32], take: &mut impl FnMut(usize, Attempt<KeyProof>)) -> bool {
         let Some(nodes) = &mut self.nodes else {
-            return;
+            return false;
         };
         match nodes.has_next(digest, &mut self.encoder) {
-            Ok(true) => return,
+            Ok(true) => return true,
             Ok(false) => take(self.item, Ok(nodes.shown(Digest(*digest)))),
             Err(interrupt) => take(self.item, Err(interrupt)),
         }
         if let Some(Streamed { above, .. }) = self.nodes.take() {
             self.above = above;
         }
+        false
     }
 }
 
@@ -213,7 +218,7 @@ impl<'p> Streamed<'p> {
         let reader = PrunedReader { bytes: proof, at: 0 };
         above.clear();
         above.reserve(DEPTH);
-        let mut nodes = Self { reader, last: Last::Empty, above, count: 0, target: None };
+        let mut nodes = Self { reader, last: Last::Empty, above, count: Sevens::of(0), target: None };
         let landing = descend(&mut nodes, (), 0, &mut ToKey(key))?;
         encoder.put(0, key);
         nodes.end(&landing, encoder)?;
@@ -243,10 +248,7 @@ impl<'p> Streamed<'p> {
     fn other_stub(&mut self) -> Attempt<StubPlace> {
         let at = self.reader.at;
         match self.reader.take(1)? {
-            [0x03] => {
-                let (_, digest) = self.reader.map_stub()?;
-                Ok(StubPlace { count: at as u32 + 1, digest })
-            }
+            [0x03] => Ok(self.reader.place_stub()?),
             [0x00..=0x02] => Err(Fault { why: UNVISITED, at }.into()),
             _ => Err(Fault { why: "an unknown node tag", at }.into()),
         }
@@ -265,7 +267,7 @@ impl<'p> Streamed<'p> {
                     key::check(encoder.path(key_len)).map_err(|why| Fault { why, at })?;
                 }
                 encoder.write_map_leaf(key_len, target);
-                self.count = 1;
+                self.count = Sevens::of(1);
             }
             Last::Inner { bit, label } => {
                 encoder.put(landing.floor, label);
@@ -289,10 +291,7 @@ impl<'p> Streamed<'p> {
         };
         let is_left = side == Side::Left;
         let right = self.stub_if(is_left)?;
-        let sibling = StubPlace {
-            count: select_unpredictable(is_left, right.count, left.count),
-            digest: select_unpredictable(is_left, right.digest, left.digest),
-        };
+        let sibling = StubPlace::select(is_left, right, left);
         self.join(encoder, bit, side, digest, self.reader.stub_at(sibling))?;
         Ok(true)
     }
@@ -313,8 +312,8 @@ impl<'p> Streamed<'p> {
         sibling: StubBytes<'_>,
     ) -> Attempt<()> {
         let own = self.count;
-        self.count += sibling.leaves();
-        if self.count >= SUM_LIMIT {
+        self.count = own.plus(sibling.leaves());
+        if self.count >= LIMIT {
             return Err(Fault { why: "counts that sum to 2^53 or more", at: self.reader.at }.into());
         }
         encoder.write_map_inner_of(bit, side, (own, digest), sibling);

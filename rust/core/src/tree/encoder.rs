@@ -7,7 +7,7 @@ use coregw_lanes as lanes;
 use crate::bits::{self, Side, copy};
 use crate::id::cid::MAX_LEN;
 use crate::id::suite::{Digest, Suite};
-use crate::id::varint;
+use crate::id::varint::{self, Sevens};
 use crate::tree::node::{Encoding, ListInner, ListLeaf, Out, Summary};
 use crate::tree::reader::StubBytes;
 
@@ -53,21 +53,13 @@ impl Out for Line {
     /// Counts near the top of a tree take several bytes, others one: no branch depends on their lengths.
     #[inline(always)]
     fn varint(&mut self, value: u64) {
-        let (bytes, len) = varint::short_bytes(value);
-        self.buffer[self.end..self.end + bytes.len()].copy_from_slice(&bytes);
+        let (word, len) = Sevens::of(value).varint();
+        self.buffer[self.end..self.end + varint::SHORT_LEN].copy_from_slice(&word.to_le_bytes());
         self.end += len;
     }
 }
 
 impl Line {
-    /// Writes a count in the first bytes of `count`, and a digest. The caller sets where the line ends.
-    #[inline(always)]
-    fn counted(&mut self, count: [u8; varint::SHORT_LEN], count_len: usize, digest: &[u8; 32]) {
-        let room = &mut self.buffer[self.end..self.end + varint::SHORT_LEN + 32];
-        room[..varint::SHORT_LEN].copy_from_slice(&count);
-        room[count_len..count_len + 32].copy_from_slice(digest);
-    }
-
     /// Hashes the encoding.
     #[inline(always)]
     fn hash(&mut self, suite: Suite) -> Digest {
@@ -103,6 +95,17 @@ impl Line {
         }
     }
 }
+
+/// Writes a count, a varint in the first bytes of a word, and a digest.
+#[inline(always)]
+fn put_child(room: &mut [u8; MAX_CHILDREN], at: usize, count: u64, count_len: usize, digest: &[u8; 32]) {
+    let room = &mut room[at..at + varint::SHORT_LEN + 32];
+    room[..varint::SHORT_LEN].copy_from_slice(&count.to_le_bytes());
+    room[count_len..count_len + 32].copy_from_slice(digest);
+}
+
+/// The bytes of two counts and digests, at most.
+const MAX_CHILDREN: usize = 2 * (varint::SHORT_LEN + 32);
 
 /// Computes node digests, sharing one path buffer.
 ///
@@ -214,16 +217,21 @@ impl Encoder {
     /// Assembles the encoding of [`Self::map_inner`] from a child on `side` and its sibling as a proof shows it. No branch
     /// depends on the side, which is random.
     #[inline(always)]
-    pub(crate) fn write_map_inner_of(&mut self, bit: u32, side: Side, own: (u64, &[u8; 32]), sibling: StubBytes<'_>) {
+    pub(crate) fn write_map_inner_of(
+        &mut self,
+        bit: u32,
+        side: Side,
+        own: (Sevens, &[u8; 32]),
+        sibling: StubBytes<'_>,
+    ) {
         let end = self.write_map_prefix(bit);
-        let (count, count_len) = varint::short_bytes(own.0);
+        let (count, count_len) = own.0.varint();
         let (own_len, sibling_len) = (count_len + 32, sibling.count_len + 32);
         let is_left = side == Side::Left;
+        let room = self.line.buffer[end..].first_chunk_mut().expect("room for two children");
         // Bytes after a short count are overwritten by what follows it, so the child is written last.
-        self.line.end = select_unpredictable(is_left, end + own_len, end);
-        self.line.counted(sibling.count, sibling.count_len, sibling.digest);
-        self.line.end = select_unpredictable(is_left, end, end + sibling_len);
-        self.line.counted(count, count_len, own.1);
+        put_child(room, select_unpredictable(is_left, own_len, 0), sibling.count, sibling.count_len, sibling.digest);
+        put_child(room, select_unpredictable(is_left, 0, sibling_len), count, count_len, own.1);
         self.line.end = end + own_len + sibling_len;
     }
 

@@ -1,11 +1,16 @@
 //! Strict, bounds-checked reader for the bytes of pruned trees (protocol section 4).
 
+use std::hint::select_unpredictable;
+
 use crate::bits::top_bits;
 use crate::id::cid::Cid;
-use crate::id::varint;
+use crate::id::varint::{self, Sevens};
 use crate::interrupt::Fault;
 use crate::key::{MAX_BITS, MAX_KEY};
 use crate::tree::node::SUM_LIMIT;
+
+/// [`SUM_LIMIT`].
+pub(crate) const LIMIT: Sevens = Sevens::of(SUM_LIMIT);
 
 /// A cursor over the bytes of a pruned tree.
 pub(crate) struct PrunedReader<'a> {
@@ -13,27 +18,40 @@ pub(crate) struct PrunedReader<'a> {
     pub(crate) at: usize,
 }
 
-/// Where a stub of a map is: the offsets of its count and of its digest.
+/// A stub of a map as the reader has found it.
 #[derive(Clone, Copy)]
 pub(crate) struct StubPlace {
-    pub(crate) count: u32,
+    /// The varint of its count, and what follows it.
+    pub(crate) count: u64,
+    pub(crate) count_len: u32,
+    /// The offset of its digest.
     pub(crate) digest: u32,
 }
 
 impl StubPlace {
-    const NONE: Self = Self { count: 0, digest: 0 };
+    const NONE: Self = Self { count: 1, count_len: 1, digest: 0 };
 
     /// The offset of what follows it.
     #[inline(always)]
     pub(crate) fn end(self) -> usize {
         self.digest as usize + 32
     }
+
+    /// The first one if `is_first`, otherwise the second. No branch depends on it.
+    #[inline(always)]
+    pub(crate) fn select(is_first: bool, first: Self, second: Self) -> Self {
+        Self {
+            count: select_unpredictable(is_first, first.count, second.count),
+            count_len: select_unpredictable(is_first, first.count_len, second.count_len),
+            digest: select_unpredictable(is_first, first.digest, second.digest),
+        }
+    }
 }
 
-/// A stub of a map as it is written: its count in the first `count_len` bytes, and its digest.
+/// A stub of a map: the varint of its count in the first `count_len` bytes of a word, and its digest.
 #[derive(Clone, Copy)]
 pub(crate) struct StubBytes<'a> {
-    pub(crate) count: [u8; varint::SHORT_LEN],
+    pub(crate) count: u64,
     pub(crate) count_len: usize,
     pub(crate) digest: &'a [u8; 32],
 }
@@ -41,8 +59,8 @@ pub(crate) struct StubBytes<'a> {
 impl StubBytes<'_> {
     /// The number of leaves below it.
     #[inline(always)]
-    pub(crate) fn leaves(&self) -> u64 {
-        varint::short_value(self.count, self.count_len)
+    pub(crate) fn leaves(&self) -> Sevens {
+        Sevens::first(self.count, self.count_len)
     }
 }
 
@@ -66,9 +84,9 @@ impl<'a> PrunedReader<'a> {
     #[inline(always)]
     fn long_varint(&mut self) -> Result<u64, Fault> {
         let rest = &self.bytes[self.at..];
-        let short = rest.first_chunk().map(|&bytes| (bytes, varint::short_len(bytes)));
-        let (value, n) = match short {
-            Some((bytes, (len, true))) => (varint::short_value(bytes, len), len),
+        let short = rest.first_chunk().map(|&bytes| u64::from_le_bytes(bytes));
+        let (value, n) = match short.map(|word| (word, Sevens::len_in(word))) {
+            Some((word, (len, true))) => (Sevens::first(word, len).value(), len),
             _ => any_varint(rest).or_else(|why| self.fail(why))?,
         };
         self.at += n;
@@ -164,23 +182,33 @@ impl<'a> PrunedReader<'a> {
     #[inline(always)]
     pub(crate) fn peek_stub(&self) -> (StubPlace, bool) {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
-        let Some(&[tag, count @ ..]) = rest.first_chunk::<{ 1 + varint::SHORT_LEN }>() else {
+        let Some(([tag], room)) = rest.split_first_chunk() else {
             return (StubPlace::NONE, false);
         };
-        let (len, is_positive) = varint::short_len(count);
-        let digest = self.at + 1 + len;
-        // A varint of eight bytes has 56 bits, of which the first three belong to counts of 2^53 or more.
-        let is_below_limit = (len < varint::SHORT_LEN) | (count[7] < 0x10);
-        let is_stub = (tag == 0x03) & is_positive & is_below_limit & (digest + 32 <= self.bytes.len());
-        (StubPlace { count: self.at as u32 + 1, digest: digest as u32 }, is_stub)
+        let Some(&count) = room.first_chunk() else {
+            return (StubPlace::NONE, false);
+        };
+        let count = u64::from_le_bytes(count);
+        let (len, is_positive) = Sevens::len_in(count);
+        let is_below_limit = Sevens::first(count, len) < LIMIT;
+        let is_stub = (*tag == 0x03) & is_positive & is_below_limit & (len + 32 <= room.len());
+        let digest = (self.at + 1 + len) as u32;
+        (StubPlace { count, count_len: len as u32, digest }, is_stub)
     }
 
-    /// The stub that a caller has read: the bytes of its count and their number, and its digest.
+    /// The stub of a map that comes next, of which only the tag was read.
+    pub(crate) fn place_stub(&mut self) -> Result<StubPlace, Fault> {
+        let (count, digest) = self.map_stub()?;
+        let (count, len) = Sevens::of(count).varint();
+        Ok(StubPlace { count, count_len: len as u32, digest })
+    }
+
+    /// The bytes of a stub that a caller has read.
     #[inline(always)]
     pub(crate) fn stub_at(&self, place: StubPlace) -> StubBytes<'a> {
-        let count = *self.bytes[place.count as usize..].first_chunk().expect("a digest follows the count");
-        let digest = self.bytes[place.digest as usize..].first_chunk().expect("the digest was read");
-        StubBytes { count, count_len: (place.digest - place.count) as usize, digest }
+        let digest = self.bytes.get(place.digest as usize..).and_then(|rest| rest.first_chunk());
+        let digest = digest.expect("the digest was read");
+        StubBytes { count: place.count, count_len: place.count_len as usize, digest }
     }
 
     /// Reads the count of a stub.
@@ -225,7 +253,7 @@ mod tests {
                 if let Some((count, digest)) = read {
                     assert_eq!((place.digest, place.end()), (digest, reader.at));
                     let shown = reader.stub_at(place);
-                    assert_eq!((shown.leaves(), &shown.digest[..]), (count, &bytes[end - 32..end]));
+                    assert_eq!((shown.leaves().value(), &shown.digest[..]), (count, &bytes[end - 32..end]));
                 }
             }
         }
