@@ -34,6 +34,7 @@ mod page;
 mod proof;
 mod query;
 mod snapshot;
+pub mod spare;
 mod tree;
 mod workers;
 

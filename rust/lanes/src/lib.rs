@@ -26,7 +26,7 @@ use sha2::block_api::compress256;
 
 use constants::INITIAL;
 pub use method::Method;
-pub use prefetch::{prefetch, prefetch_bytes};
+pub use prefetch::{prefetch, prefetch_bytes, prefetch_bytes_at};
 
 /// The number of messages that are hashed at a time. Groups of so many messages of the same length are the fastest.
 pub const LANES: usize = 16;

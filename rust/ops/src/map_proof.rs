@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use coregw_core::{Answer, Ask};
-use coregw_core::{Cid, Error, Kind, PageCache, Result, RootCid};
+use coregw_core::{Cid, Error, Kind, PageCache, Result, RootCid, spare};
 use serde::{Deserialize, Serialize};
 
 use crate::json::{self, objects};
@@ -121,8 +121,10 @@ async fn map_proof(trees: Trees, request: MapProof) -> Result<String> {
     trees.check_held_before(&[root], || ask.starts()).await?;
     let (answer, proof) = trees.answer(&root, ask).await?;
     let bytes = proof.len() / 3 * 4 + answer_bytes(&answer);
-    let prooflist = question.prooflist(&root, &answer, proof);
-    Ok(json::write_long(&MapProofResult::new(profile, &answer, prooflist), bytes))
+    let prooflist = question.prooflist(&root, &answer, &proof[..]);
+    let response = json::write_long(&MapProofResult::new(profile, &answer, prooflist), bytes);
+    spare::give(proof);
+    Ok(response)
 }
 
 /// What a map proof proves: the target of the key, or of each key in the order of the request. `None` if it is absent.

@@ -119,7 +119,7 @@ impl Place {
             Kind::Map => Question::Key(path.part(self.position, arc_len).unwrap_or_default()),
             Kind::List => Question::Index(list_index(path.segment(self.position)).unwrap_or_default()),
         };
-        question.step_to_one(&self.root, answer, Proof::Bytes(query.proof()))
+        question.step_to_one(&self.root, answer, Proof::Bytes(query.proof().into()))
     }
 
     /// Finds the shorter arcs that the map has, from the descent to the longest: where the key of an arc differs from it,

@@ -76,7 +76,9 @@ impl Trees {
     pub(crate) async fn answer(&self, root: &RootCid, ask: Ask) -> Result<(Answer, Vec<u8>)> {
         let mut query = Query::open(root, self.source(), ask);
         let answer = self.run(&mut query).await?;
-        self.spend_bytes(answer_bytes(&answer)).await?;
+        let bytes = answer_bytes(&answer);
+        self.slot.set_held_bytes(query.tree_bytes() + bytes);
+        self.spend_bytes(bytes).await?;
         Ok((answer, query.proof()))
     }
 

@@ -10,6 +10,7 @@ from typing import Final
 __all__ = [
     "HEAVY_BODY_BYTES",
     "MAX_CHANGES",
+    "MAX_KEPT_BYTES",
     "MAX_KEPT_QUERIES",
     "MAX_LOADING_QUERIES",
     "MAX_LOOP_BYTES",
@@ -37,6 +38,9 @@ MAX_CHANGES: Final = 16
 
 MAX_KEPT_QUERIES: Final = 32
 """At most this many long queries wait for a thread, or a slot, with what they have found; others start again."""
+
+MAX_KEPT_BYTES: Final = 1 << 20
+"""A query that holds more than this does not wait with it, so that all those that wait hold little."""
 
 MAX_LOADING_QUERIES: Final = 8
 """At most this many queries read more than `MAX_LOOP_PAGES` pages at once; others then find them in the cache."""

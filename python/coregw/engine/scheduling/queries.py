@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from coregw._core import Need, Operation
+from coregw.engine.scheduling.placement import MAX_KEPT_BYTES
 from coregw.engine.scheduling.pool import slice_seconds
 
 __all__ = ["Query", "QuerySlots"]
@@ -46,6 +47,11 @@ class Query:
         """Begin with a first time slice, in a worker thread; otherwise as `begin`."""
         return self.begin(budget, slice_seconds(0))
 
+    @property
+    def held_bytes(self) -> int:
+        """The memory of what it has found, in bytes."""
+        return 0 if self.operation is None else self.operation.held_bytes
+
     def drop(self) -> None:
         """Forget what it has found."""
         self.operation = self.polled = None
@@ -62,8 +68,12 @@ class QuerySlots:
 
     @asynccontextmanager
     async def occupy(self, query: Query) -> AsyncGenerator[None, None]:
-        """Wait for a slot, and have it while the context is active. The query is dropped if many wait already."""
-        is_kept = not self._slots.locked() or self._kept < self._max_kept
+        """Wait for a slot, and have it while the context is active.
+
+        The query is dropped if many wait already, or if it would wait with much memory.
+        """
+        may_wait = self._kept < self._max_kept and query.held_bytes <= MAX_KEPT_BYTES
+        is_kept = not self._slots.locked() or may_wait
         if not is_kept:
             query.drop()
         self._kept += is_kept

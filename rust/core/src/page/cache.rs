@@ -14,6 +14,9 @@ use crate::page::format::Page;
 pub trait PageSource: Send + Sync {
     /// The page with this digest, if it is available.
     fn page(&self, digest: &Digest) -> Option<Arc<Page>>;
+
+    /// Notes that the page with this digest was found by a link from another one.
+    fn touch(&self, _digest: &Digest) {}
 }
 
 /// Weighs pages by the memory that they take.
@@ -25,6 +28,9 @@ impl Weighter<Digest, Arc<Page>> for ByMemory {
         page.memory() as u64
     }
 }
+
+/// Of so many uses of pages by links, the cache learns of one, so that it keeps pages that are used often.
+const TOUCHES_PER_LOOKUP: u64 = 8;
 
 /// The maximum number of lists that are known to be fixed.
 const MAX_FIXED_LISTS: usize = 1024;
@@ -119,5 +125,11 @@ impl PageSource for PageCache {
         let counter = if found.is_some() { &self.hits } else { &self.misses };
         counter.fetch_add(1, Ordering::Relaxed);
         found
+    }
+
+    fn touch(&self, digest: &Digest) {
+        if self.hits.fetch_add(1, Ordering::Relaxed).is_multiple_of(TOUCHES_PER_LOOKUP) {
+            self.pages.get(digest);
+        }
     }
 }

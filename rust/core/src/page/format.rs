@@ -4,11 +4,14 @@
 
 use std::sync::Arc;
 
+use coregw_lanes::prefetch;
+
 use crate::bits::{PathBuffer, Side, top_bits};
 use crate::error::{Error, Result};
 use crate::id::cid::{Kind, RootCid};
 use crate::id::suite::{Digest, Suite};
 use crate::interrupt::Fault;
+use crate::page::links::Links;
 use crate::tree::arena::{Arena, NodeId, State};
 use crate::tree::node;
 use crate::tree::pruned::{self, Form};
@@ -29,6 +32,8 @@ pub struct Page {
     pub arena: Arena,
     /// The pages that the stubs stand for, by ordinal, if a whole tree is in memory; otherwise empty.
     pub(crate) next: Vec<Arc<Page>>,
+    /// Those that were found, otherwise.
+    pub(crate) links: Links,
 }
 
 impl Page {
@@ -51,7 +56,8 @@ impl Page {
         if matches!(arena.node(Self::TOP).state, State::Stub { .. }) {
             return Err(Error::damaged(format!("page {digest} shows no node")));
         }
-        let page = Self { kind, suite, arena, next: Vec::new() };
+        let stubs = arena.nodes.iter().filter(|node| matches!(node.state, State::Stub { .. })).count();
+        let page = Self { kind, suite, arena, next: Vec::new(), links: Links::of(stubs) };
         match page.digest() == *digest {
             true => Ok(page),
             false => Err(Error::damaged(format!("page {digest} has the digest {}", page.digest()))),
@@ -113,9 +119,18 @@ impl Page {
         self.arena.nodes.iter().filter(|node| matches!(node.state, State::Stub { .. })).map(|node| node.sum.digest)
     }
 
+    /// Prefetches the head of the page that a stub stands for, if it is linked.
+    #[inline]
+    pub(crate) fn prefetch_below(&self, ordinal: u32) {
+        match self.next.get(ordinal as usize) {
+            Some(page) => prefetch(&**page),
+            None => self.links.prefetch(ordinal),
+        }
+    }
+
     /// The memory that the page takes, in bytes.
     pub fn memory(&self) -> usize {
-        size_of::<Self>() + self.arena.memory()
+        size_of::<Self>() + self.arena.memory() + self.links.memory()
     }
 }
 

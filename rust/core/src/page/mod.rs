@@ -6,6 +6,7 @@ pub(crate) mod draft;
 pub(crate) mod format;
 pub(crate) mod held;
 pub(crate) mod layout;
+pub(crate) mod links;
 pub(crate) mod partial;
 pub(crate) mod path;
 mod release;

@@ -26,7 +26,16 @@ pub(crate) trait Finder<P> {
 
 impl Finder<Arc<Page>> for Supply {
     fn find(&mut self, link: Option<(&Arc<Page>, u32)>, digest: &Digest) -> Attempt<Arc<Page>> {
-        self.page(link.and_then(|(page, ordinal)| page.next.get(ordinal as usize)).map(Arc::clone), digest)
+        let Some((above, ordinal)) = link else {
+            return self.page(None, digest);
+        };
+        if let Some(page) = above.links.get(ordinal) {
+            self.touch(digest);
+            return Ok(page);
+        }
+        let page = self.page(above.next.get(ordinal as usize).map(Arc::clone), digest)?;
+        above.links.set(ordinal, &page);
+        Ok(page)
     }
 }
 

@@ -30,6 +30,14 @@ impl Supply {
         self.supplied.clear();
     }
 
+    /// Notes that a page was found without the source.
+    #[inline]
+    pub(crate) fn touch(&self, digest: &Digest) {
+        if let Some(source) = &self.source {
+            source.touch(digest);
+        }
+    }
+
     /// Returns the page with this digest: `linked`, if another page links to it, or one from the source.
     pub(crate) fn page(&self, linked: Option<Arc<Page>>, digest: &Digest) -> Attempt<Arc<Page>> {
         linked

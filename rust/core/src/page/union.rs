@@ -14,7 +14,8 @@ use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::page::format::Page;
 use crate::page::partial::MAX_MISSING_PAGES;
 use crate::page::path::{Finder, OnPage};
-use crate::query::keys::{Branch, Keys, MAX_APPROACHED, Preorder};
+use crate::query::keys::{Branch, Descents, Keys, MAX_APPROACHED, Preorder};
+use crate::spare;
 use crate::tree::arena::{Node, State};
 use crate::tree::descent::Shape;
 use crate::tree::writer;
@@ -35,18 +36,25 @@ enum Piece {
 struct Scout {
     id: OnPage,
     floor: u32,
+    /// Whether the page that its node, a stub, stands for was prefetched.
+    is_near: bool,
+}
+
+/// The pages of a union, numbered as they were found.
+struct Pages<P, F> {
+    suite: Suite,
+    top: Digest,
+    finder: F,
+    list: Vec<P>,
+    /// Stubs and the numbers of their pages, found on the approach and not visited yet. None: the page is missing.
+    found: Vec<(OnPage, Option<u32>)>,
 }
 
 /// The nodes that were visited, and the proof that they give.
 pub(crate) struct UnionNodes<P, F> {
-    suite: Suite,
-    top: Digest,
-    pub(crate) finder: F,
+    pages: Pages<P, F>,
     /// The number of nodes that may still be visited.
     pub(crate) budget: u64,
-    pages: Vec<P>,
-    /// Stubs and their pages, found on the approach and not visited yet.
-    found: Vec<(OnPage, Attempt<u32>)>,
     /// The node that was visited last.
     last: OnPage,
     /// The proof: first these pieces, then the bytes that are being written.
@@ -55,11 +63,16 @@ pub(crate) struct UnionNodes<P, F> {
     missing: BTreeSet<Digest>,
 }
 
-/// The union of the descents to several keys. After an interrupt, it continues with the branches that were put off.
+/// The union of the descents to several keys. After an interrupt it continues where it stopped, or with the branches that
+/// were put off.
 pub(crate) struct PageUnion<P, F> {
     pub(crate) nodes: UnionNodes<P, F>,
     keys: Keys,
     targets: Vec<Option<Cid>>,
+    /// The descents in progress.
+    descents: Option<Descents<OnPage>>,
+    /// What follows them in the proof.
+    rest: std::vec::IntoIter<Piece>,
 }
 
 /// The top of the tree, before its page is found.
@@ -68,49 +81,54 @@ const TOP: OnPage = OnPage { page: u32::MAX, node: Page::TOP };
 impl<P: Deref<Target = Page>, F: Finder<P>> PageUnion<P, F> {
     pub(crate) fn new(suite: Suite, top: Digest, finder: F, keys: Keys) -> Self {
         let nodes = UnionNodes {
-            suite,
-            top,
-            finder,
+            pages: Pages { suite, top, finder, list: Vec::new(), found: Vec::new() },
             budget: u64::MAX,
-            pages: Vec::new(),
-            found: Vec::new(),
             last: TOP,
-            pieces: vec![Piece::Branch(keys.all(TOP))],
-            bytes: Vec::with_capacity(BYTES_PER_KEY * keys.len()),
+            pieces: Vec::new(),
+            bytes: spare::take(BYTES_PER_KEY * keys.len()),
             missing: BTreeSet::new(),
         };
-        Self { nodes, targets: vec![None; keys.len()], keys }
+        let rest = vec![Piece::Branch(keys.all(TOP))].into_iter();
+        Self { nodes, targets: vec![None; keys.len()], keys, descents: None, rest }
+    }
+
+    /// Where its pages come from.
+    pub(crate) fn finder(&mut self) -> &mut F {
+        &mut self.nodes.pages.finder
     }
 
     /// Descends to all keys, and returns their targets in the order in which they were asked. O(visited nodes + keys).
     pub(crate) fn run(&mut self) -> Attempt<Vec<Option<Cid>>> {
-        let Self { nodes, keys, targets } = self;
+        let Self { nodes, keys, targets, descents, rest } = self;
+        loop {
+            if let Some(descents) = descents {
+                keys.get(nodes, descents, targets)?;
+            }
+            *descents = None;
+            *descents = match rest.next() {
+                None => break,
+                Some(Piece::Branch(branch)) if nodes.missing.len() < MAX_MISSING_PAGES => Some(Descents::new(branch)),
+                Some(piece) => {
+                    nodes.keep(piece);
+                    None
+                }
+            };
+        }
+        if nodes.missing.is_empty() {
+            return Ok(std::mem::take(targets));
+        }
         // What was written last follows the branches that were put off.
         nodes.cut();
-        // Pages that were missing may be there now.
-        nodes.found.clear();
-        for piece in std::mem::take(&mut nodes.pieces) {
-            match piece {
-                Piece::Branch(branch) if !nodes.is_stopped() => keys.get(nodes, branch, targets)?,
-                piece => nodes.keep(piece),
-            }
-        }
-        let missing = std::mem::take(&mut nodes.missing);
-        if !missing.is_empty() {
-            return Err(Interrupt::Pages(missing));
-        }
-        match nodes.pieces.iter().any(|piece| matches!(piece, Piece::Branch(_))) {
-            true => Err(Interrupt::Budget),
-            false => Ok(std::mem::take(targets)),
-        }
+        *rest = std::mem::take(&mut nodes.pieces).into_iter();
+        nodes.pages.found.clear();
+        Err(Interrupt::Pages(std::mem::take(&mut nodes.missing)))
     }
 }
 
 impl<P: Deref<Target = Page>, F: Finder<P>> UnionNodes<P, F> {
-    /// Whether further branches are put off.
-    #[inline(always)]
-    fn is_stopped(&self) -> bool {
-        self.budget == 0 || self.missing.len() >= MAX_MISSING_PAGES
+    /// The memory of what is written of the proof, in bytes, but for what precedes a branch that was put off.
+    pub(crate) fn proof_bytes(&self) -> usize {
+        self.bytes.capacity()
     }
 
     /// Appends a piece to the proof.
@@ -137,27 +155,33 @@ impl<P: Deref<Target = Page>, F: Finder<P>> UnionNodes<P, F> {
         let bytes = pieces.iter().map(|piece| if let Piece::Bytes(bytes) = piece { &bytes[..] } else { &[] });
         bytes.collect::<Vec<_>>().concat()
     }
+}
 
+impl<P: Deref<Target = Page>, F: Finder<P>> Pages<P, F> {
     /// Finds the node itself: if it is a stub of its page, or the top, the first node of the page that this stands for.
     #[inline(always)]
     fn resolve(&mut self, id: OnPage) -> Attempt<OnPage> {
-        let is_on_page = self.pages.get(id.page as usize).is_some_and(|page| !is_stub(&page.arena.node(id.node).state));
+        let is_on_page = self.list.get(id.page as usize).is_some_and(|page| !is_stub(&page.arena.node(id.node).state));
         if is_on_page {
             return Ok(id);
         }
         let page = match self.found.iter().position(|(stub, _)| *stub == id) {
-            Some(at) => self.found.swap_remove(at).1,
-            None => self.find(id),
+            Some(at) => match self.found.swap_remove(at).1 {
+                Some(page) => page,
+                None => return Err(Interrupt::Pages(BTreeSet::from([*link(&self.list, &self.top, id).1]))),
+            },
+            None => self.find(id)?,
         };
-        Ok(OnPage { page: page?, node: Page::TOP })
+        Ok(OnPage { page, node: Page::TOP })
     }
 
     /// Takes a step from a node towards `key`: prefetches what the visits of the node and of its child will read, and
     /// returns the child.
     #[inline(always)]
-    fn go_ahead(&mut self, Scout { id, floor }: Scout, key: &[u8]) -> Option<Scout> {
-        let Some(page) = self.pages.get(id.page as usize) else {
-            return self.find_ahead(id, floor);
+    fn go_ahead(&mut self, scout: Scout, key: &[u8]) -> Option<Scout> {
+        let Scout { id, floor, .. } = scout;
+        let Some(page) = self.list.get(id.page as usize) else {
+            return self.find_ahead(scout);
         };
         let arena = &page.arena;
         match arena.node(id.node).state {
@@ -168,9 +192,13 @@ impl<P: Deref<Target = Page>, F: Finder<P>> UnionNodes<P, F> {
                 if floor < bit {
                     arena.prefetch_bytes(label);
                 }
-                Some(Scout { id: OnPage { node: next, ..id }, floor: bit + 1 })
+                Some(Scout { id: OnPage { node: next, ..id }, floor: bit + 1, is_near: false })
             }
-            State::Stub { .. } => self.find_ahead(id, floor),
+            State::Stub { ordinal, .. } if !scout.is_near => {
+                page.prefetch_below(ordinal);
+                Some(Scout { is_near: true, ..scout })
+            }
+            State::Stub { .. } => self.find_ahead(scout),
             State::Leaf { tail, target, .. } => {
                 arena.prefetch_bytes(tail.offset);
                 arena.prefetch_bytes(target);
@@ -181,31 +209,43 @@ impl<P: Deref<Target = Page>, F: Finder<P>> UnionNodes<P, F> {
     }
 
     /// Finds the page that a stub stands for, and keeps it for the visit.
-    fn find_ahead(&mut self, stub: OnPage, floor: u32) -> Option<Scout> {
-        let page = match self.found.iter().find(|(id, _)| *id == stub) {
-            Some((_, page)) => page.as_ref().ok().copied(),
+    fn find_ahead(&mut self, scout: Scout) -> Option<Scout> {
+        let page = match self.found.iter().find(|(id, _)| *id == scout.id) {
+            Some((_, page)) => *page,
             None => {
-                let page = self.find(stub);
-                let number = page.as_ref().ok().copied();
-                self.found.push((stub, page));
-                number
+                let page = match self.find(scout.id) {
+                    Ok(page) => Some(page),
+                    Err(Interrupt::Pages(_)) => None,
+                    Err(_) => return None, // the visit finds the same
+                };
+                self.found.push((scout.id, page));
+                page
             }
         };
         let page = page?;
-        prefetch(&self.pages[page as usize].arena.node(Page::TOP).state);
-        Some(Scout { id: OnPage { page, node: Page::TOP }, floor })
+        prefetch(&self.list[page as usize].arena.node(Page::TOP).state);
+        Some(Scout { id: OnPage { page, node: Page::TOP }, is_near: false, ..scout })
     }
 
     /// Finds the page that a stub, or the top, stands for, and numbers it.
     fn find(&mut self, id: OnPage) -> Attempt<u32> {
-        let (link, digest) = match self.pages.get(id.page as usize).map(|page| (page, page.arena.node(id.node))) {
-            Some((page, Node { state: State::Stub { ordinal, .. }, sum, .. })) => (Some((page, *ordinal)), &sum.digest),
-            _ => (None, &self.top),
-        };
+        let (link, digest) = link(&self.list, &self.top, id);
         let page = self.finder.find(link, digest)?;
         page.check_is_of(Kind::Map, self.suite).map_err(Failure::Damaged)?;
-        self.pages.push(page);
-        Ok(self.pages.len() as u32 - 1)
+        self.list.push(page);
+        Ok(self.list.len() as u32 - 1)
+    }
+}
+
+/// The page of a stub and its ordinal, None for the top, and the digest of the page that it stands for.
+fn link<'p, P: Deref<Target = Page>>(
+    pages: &'p [P],
+    top: &'p Digest,
+    id: OnPage,
+) -> (Option<(&'p P, u32)>, &'p Digest) {
+    match pages.get(id.page as usize).map(|page| (page, page.arena.node(id.node))) {
+        Some((page, Node { state: State::Stub { ordinal, .. }, sum, .. })) => (Some((page, *ordinal)), &sum.digest),
+        _ => (None, top),
     }
 }
 
@@ -221,11 +261,14 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Preorder for UnionNodes<P, F> {
 
     #[inline(always)]
     fn visit(&mut self, branch: &Branch<OnPage>) -> Attempt<Option<Shape<'_, OnPage>>> {
-        if self.is_stopped() {
+        if self.budget == 0 {
+            return Err(Interrupt::Budget);
+        }
+        if self.missing.len() >= MAX_MISSING_PAGES {
             self.keep(Piece::Branch(branch.clone()));
             return Ok(None);
         }
-        let id = match self.resolve(branch.id) {
+        let id = match self.pages.resolve(branch.id) {
             Err(Interrupt::Pages(pages)) => {
                 self.missing.extend(pages);
                 self.keep(Piece::Branch(branch.clone()));
@@ -235,7 +278,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Preorder for UnionNodes<P, F> {
         };
         self.budget -= 1;
         self.last = id;
-        let arena = &self.pages[id.page as usize].arena;
+        let arena = &self.pages.list[id.page as usize].arena;
         writer::write_shown(&mut self.bytes, Kind::Map, arena, id.node, branch.floor);
         let on_page = |node| OnPage { page: id.page, node };
         Ok(Some(match arena.shape(id.node, branch.floor).ok_or(Failure::Stub)? {
@@ -251,18 +294,18 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Preorder for UnionNodes<P, F> {
     /// caches at the same time. The visits, which follow one path after the other, would wait for each node. What is read
     /// here was prefetched a level before.
     fn approach(&mut self, keys: &Keys, branch: &Branch<OnPage>) {
-        self.found.clear();
-        if self.is_stopped() {
+        self.pages.found.clear();
+        if self.budget == 0 || self.missing.len() >= MAX_MISSING_PAGES {
             return;
         }
         let mut scouts = [None; MAX_APPROACHED];
-        let first = Scout { id: branch.id, floor: branch.floor };
+        let first = Scout { id: branch.id, floor: branch.floor, is_near: false };
         scouts.iter_mut().zip(branch.keys.clone()).for_each(|(scout, _)| *scout = Some(first));
         for _ in 0..MAX_LEVELS_AHEAD {
             let mut is_done = true;
             for (scout, place) in scouts.iter_mut().zip(branch.keys.clone()) {
                 if let Some(at) = *scout {
-                    *scout = self.go_ahead(at, keys.key(place));
+                    *scout = self.pages.go_ahead(at, keys.key(place));
                     is_done = false;
                 }
             }
@@ -273,12 +316,12 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Preorder for UnionNodes<P, F> {
     }
 
     fn target(&self) -> Cid {
-        Cid::trusted(self.pages[self.last.page as usize].arena.target(self.last.node))
+        Cid::trusted(self.pages.list[self.last.page as usize].arena.target(self.last.node))
     }
 
     #[inline(always)]
     fn pass(&mut self, id: OnPage) -> Attempt<()> {
-        writer::write_stub(&mut self.bytes, Kind::Map, &self.pages[id.page as usize].arena.node(id.node).sum);
+        writer::write_stub(&mut self.bytes, Kind::Map, &self.pages.list[id.page as usize].arena.node(id.node).sum);
         Ok(())
     }
 

@@ -258,15 +258,17 @@ impl Query {
     pub fn supply(&mut self, pages: impl IntoIterator<Item = Arc<Page>>) {
         match &mut self.nodes {
             Held::Pages(path, _) => path.finder.add(pages),
-            Held::Union(union) => union.nodes.finder.add(pages),
+            Held::Union(union) => union.finder().add(pages),
             Held::Tree(held) => held.tree.supply.add(pages),
         }
     }
 
-    /// The bytes of memory that the nodes of its tree take, those that it has made included. 0 for lookups. O(1).
+    /// The bytes of memory that the nodes of its tree take, those that it has made included, or the proof of several
+    /// keys. 0 for lookups. O(1).
     pub fn tree_bytes(&self) -> usize {
         match &self.nodes {
-            Held::Pages(..) | Held::Union(_) => 0,
+            Held::Pages(..) => 0,
+            Held::Union(union) => union.nodes.proof_bytes(),
             Held::Tree(held) => held.tree.arena.memory(),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 
@@ -57,13 +58,14 @@ fn course(mut query: Query, stored: &Stored, budget: u64) -> Course {
 /// How a query ends, which is the same on pages and on a tree, whichever pages are available and whatever the budget is.
 fn both(root: &RootCid, stored: &Stored, ask: impl Fn() -> Ask) -> Option<Result<(Answer, Vec<u8>)>> {
     let mut end = None;
-    for (shelf, budget) in
-        [(stored.clone(), u64::MAX), (Stored::new(), u64::MAX), (Stored::new(), 1), (stored.clone(), 3)]
-    {
-        let shelf: Arc<dyn PageSource> = Arc::new(Shelf(shelf));
-        let on_pages = course(Query::open(root, Arc::clone(&shelf), ask()), stored, budget);
-        let on_tree = course(Query::on_tree(root, shelf, ask()), stored, budget);
-        assert_eq!(on_pages, on_tree);
+    for (is_available, budget) in [(true, u64::MAX), (false, u64::MAX), (false, 1), (true, 3)] {
+        let run = |open: fn(&RootCid, Arc<dyn PageSource>, Ask) -> Query| {
+            let stored = read_again(stored);
+            let shelf = if is_available { stored.clone() } else { Stored::new() };
+            course(open(root, Arc::new(Shelf(shelf)), ask()), &stored, budget)
+        };
+        let on_pages = run(Query::open);
+        assert_eq!(on_pages, run(Query::on_tree));
         end = on_pages.1;
     }
     end
@@ -71,8 +73,13 @@ fn both(root: &RootCid, stored: &Stored, ask: impl Fn() -> Ask) -> Option<Result
 
 /// The pages as a store returns them, without links to each other.
 fn stored(tree: &Snapshot) -> Stored {
-    let read = |page: Arc<Page>| Page::parse(&page.to_bytes(), page.kind, page.suite, &page.digest()).expect("a page");
-    tree.pages().map(|page| (page.digest(), Arc::new(read(page)))).collect()
+    read_again(&tree.pages().map(|page| (page.digest(), page)).collect())
+}
+
+/// The same pages without the links that queries have made.
+fn read_again(stored: &Stored) -> Stored {
+    let read = |digest, page: &Page| Page::parse(&page.to_bytes(), page.kind, page.suite, digest).expect("a page");
+    stored.iter().map(|(digest, page)| (*digest, Arc::new(read(digest, page)))).collect()
 }
 
 fn target(n: usize) -> Cid {
@@ -171,14 +178,16 @@ fn check_keys(tree: &Snapshot, stored: &Stored, paths: &BTreeSet<String>) {
     let ask = Ask::Keys(keys);
     let answer = Answer::Keys(targets);
     assert_eq!(verify::replay_on_tree(&tree.root(), &ask, &proof, verify::WIDE_PROOF_LIMIT).as_ref(), Ok(&answer));
-    let half: Stored = stored.iter().step_by(2).map(|(digest, page)| (*digest, Arc::clone(page))).collect();
-    for (shelf, budget) in [(stored.clone(), u64::MAX), (Stored::new(), u64::MAX), (half, 1), (stored.clone(), 3)] {
-        let shelf: Arc<dyn PageSource> = Arc::new(Shelf(shelf));
-        let (stops, end) = course(Query::open(&tree.root(), Arc::clone(&shelf), ask.clone()), stored, budget);
+    // One of so many pages is available at first.
+    for (step, budget) in [(1, u64::MAX), (usize::MAX, u64::MAX), (2, 1), (1, 3)] {
+        let stored = read_again(stored);
+        let available = stored.iter().step_by(step).map(|(digest, page)| (*digest, Arc::clone(page)));
+        let shelf: Arc<dyn PageSource> = Arc::new(Shelf(available.collect()));
+        let (stops, end) = course(Query::open(&tree.root(), Arc::clone(&shelf), ask.clone()), &stored, budget);
         assert_eq!(end.expect("all pages are there").as_ref(), Ok(&(answer.clone(), proof.clone())));
         let nodes: u64 = stops.iter().map(|(_, left)| budget - left).sum();
         assert!(budget > 3 || nodes <= stops.len() as u64 * budget);
-        let (_, end) = course(Query::on_tree(&tree.root(), shelf, ask.clone()), stored, u64::MAX);
+        let (_, end) = course(Query::on_tree(&tree.root(), shelf, ask.clone()), &stored, u64::MAX);
         assert_eq!(end.expect("all pages are there").as_ref(), Ok(&(answer.clone(), proof.clone())));
     }
 }
@@ -191,6 +200,52 @@ fn several_keys_over_many_pages_are_found_on_pages_as_on_a_tree() {
     // More pages than one interrupt asks for; keys of which one in fifty is absent.
     check_keys(&tree, &stored, &(0..20_400).step_by(19).map(hex).collect());
     check_keys(&tree, &stored, &(19_000..20_400).step_by(700).map(hex).collect());
+}
+
+#[test]
+fn pages_that_were_found_are_found_again_by_links_while_they_are_in_memory() {
+    /// Counts the lookups and the uses of pages that were linked.
+    #[derive(Default)]
+    struct Counting(Stored, AtomicUsize, AtomicUsize);
+    impl PageSource for Counting {
+        fn page(&self, digest: &Digest) -> Option<Arc<Page>> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.get(digest).map(Arc::clone)
+        }
+        fn touch(&self, _: &Digest) {
+            self.2.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let hex = |i: usize| Suite::Blake3.digest(&i.to_be_bytes()).to_string()[..24].to_owned();
+    let tree = map(&(0..20_000).map(hex).collect());
+    let mut pages = stored(&tree);
+    let top = tree.root().digest;
+    let keys: Vec<_> = (0..20_000).step_by(500).map(|i| Key::from_text(&hex(i)).expect("a path")).collect();
+    let (_, proof) = tree.keys(Keys::new(keys.clone()).expect("distinct keys")).expect("a map");
+    let proof = proof();
+    // Of a page that is no longer in memory there is no link.
+    for is_dropped in [false, true] {
+        let source = Arc::new(Counting(pages.clone(), AtomicUsize::new(0), AtomicUsize::new(0)));
+        let count = |ask: Ask| {
+            let before = (source.1.load(Ordering::Relaxed), source.2.load(Ordering::Relaxed));
+            let (_, end) = course(Query::open(&tree.root(), source.clone(), ask), &pages, 2_000);
+            let proof = end.expect("all pages are there").expect("an answer").1;
+            (source.1.load(Ordering::Relaxed) - before.0, source.2.load(Ordering::Relaxed) - before.1, proof)
+        };
+        let all = || Ask::Keys(Keys::new(keys.clone()).expect("distinct keys"));
+        let (first, linked, first_proof) = count(all());
+        assert!(first > 40 && linked == 0, "{first} lookups, {linked} by links");
+        assert_eq!(count(all()), (1, first - 1, first_proof.clone()), "the top page alone is looked up");
+        let (lookups, linked, _) = count(Ask::Key(keys[0].clone()));
+        assert!(lookups == 1 && linked > 0, "{lookups} lookups, {linked} by links");
+        assert_eq!(first_proof, proof);
+        if !is_dropped {
+            drop(source);
+            let links = Arc::clone(&pages[&top]);
+            pages = read_again(&pages);
+            pages.insert(top, links);
+        }
+    }
 }
 
 #[test]

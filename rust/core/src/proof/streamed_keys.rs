@@ -9,7 +9,7 @@ use crate::id::suite::{Digest, Suite};
 use crate::interrupt::{Attempt, Failure, Fault};
 use crate::key;
 use crate::proof::streamed::UNVISITED;
-use crate::query::keys::{Branch, Keys, Preorder};
+use crate::query::keys::{Branch, Descents, Keys, Preorder};
 use crate::tree::descent::Shape;
 use crate::tree::encoder::Encoder;
 use crate::tree::node::{SUM_LIMIT, Summary};
@@ -60,7 +60,7 @@ pub(crate) fn read(suite: Suite, keys: &Keys, proof: &[u8]) -> Attempt<KeysProof
         target: &[],
     };
     let mut targets = vec![None; keys.len()];
-    keys.get(&mut nodes, keys.all(()), &mut targets)?;
+    keys.get(&mut nodes, &mut Descents::new(keys.all(())), &mut targets)?;
     if nodes.reader.at != proof.len() {
         return Err(Fault { why: "bytes follow the tree", at: nodes.reader.at }.into());
     }

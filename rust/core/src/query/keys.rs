@@ -135,6 +135,21 @@ struct Fork<Id> {
     right: Option<Branch<Id>>,
 }
 
+/// Descents to the keys of a branch, as far as they have got: after an interrupt they continue there.
+pub(crate) struct Descents<Id> {
+    /// The inner nodes above `next`.
+    forks: Vec<Fork<Id>>,
+    next: Branch<Id>,
+    /// The place of the first key that was not approached.
+    near: usize,
+}
+
+impl<Id> Descents<Id> {
+    pub(crate) fn new(branch: Branch<Id>) -> Self {
+        Self { forks: Vec::with_capacity(FORKS), next: branch, near: 0 }
+    }
+}
+
 /// What the node of a branch decides.
 enum Next<Id> {
     Fork(Fork<Id>, Branch<Id>),
@@ -160,31 +175,28 @@ impl Keys {
     pub(crate) fn get<N: Preorder>(
         &self,
         nodes: &mut N,
-        mut branch: Branch<N::Id>,
+        Descents { forks, next, near }: &mut Descents<N::Id>,
         targets: &mut [Option<Cid>],
     ) -> Attempt<()> {
-        let mut forks: Vec<Fork<N::Id>> = Vec::with_capacity(FORKS);
-        // The place of the first key that was not approached.
-        let mut near = 0;
         loop {
-            if branch.keys.start >= near && (2..=MAX_APPROACHED).contains(&branch.keys.len()) {
-                nodes.approach(self, &branch);
-                near = branch.keys.end;
+            if next.keys.start >= *near && (2..=MAX_APPROACHED).contains(&next.keys.len()) {
+                nodes.approach(self, next);
+                *near = next.keys.end;
             }
-            if branch.keys.is_empty() {
-                nodes.pass(branch.id)?;
-            } else if let Some(shape) = nodes.visit(&branch)? {
-                match self.choose(shape, &branch)? {
+            if next.keys.is_empty() {
+                nodes.pass(next.id)?;
+            } else if let Some(shape) = nodes.visit(next)? {
+                match self.choose(shape, next)? {
                     Next::Fork(fork, left) => {
                         forks.push(fork);
-                        branch = left;
+                        *next = left;
                         continue;
                     }
                     Next::Leaf(Some(place)) => targets[self.sorted[place] as usize] = Some(nodes.target()),
                     Next::Leaf(None) => {}
                 }
             }
-            branch = loop {
+            *next = loop {
                 let Some(fork) = forks.last_mut() else {
                     return Ok(());
                 };
@@ -249,7 +261,7 @@ impl Keys {
 pub(crate) fn get(tree: &mut PartialTree, keys: &Keys) -> Attempt<Vec<Option<Cid>>> {
     let mut targets = vec![None; keys.len()];
     let mut nodes = OnTree { tree, last: PartialTree::TOP, missing: BTreeSet::new() };
-    keys.get(&mut nodes, keys.all(PartialTree::TOP), &mut targets)?;
+    keys.get(&mut nodes, &mut Descents::new(keys.all(PartialTree::TOP)), &mut targets)?;
     if nodes.missing.is_empty() { Ok(targets) } else { Err(Interrupt::Pages(nodes.missing)) }
 }
 

@@ -6,6 +6,7 @@
 use std::io;
 
 use base64_simd::{Out, STANDARD as BASE64};
+use coregw_core::spare;
 use serde::ser::Serialize;
 use serde_json::ser::Formatter;
 
@@ -36,7 +37,7 @@ pub(crate) fn write(message: &impl Serialize) -> String {
 
 /// Writes a message that is expected to be some `bytes` long, besides a few members.
 pub(crate) fn write_long(message: &impl Serialize, bytes: usize) -> String {
-    let mut text = Vec::with_capacity(CAPACITY_BYTES + bytes);
+    let mut text = spare::take(CAPACITY_BYTES + bytes);
     let mut serializer = serde_json::Serializer::with_formatter(&mut text, Compact);
     message.serialize(&mut serializer).expect("messages have string keys and finite numbers");
     String::from_utf8(text).expect("JSON is UTF-8")

@@ -10,6 +10,9 @@ use serde::ser::{Serialize, Serializer};
 /// The limit on the segments of a path: each has a byte, and all but the last a separator.
 pub(crate) const MAX_SEGMENTS: usize = MAX_TEXT.div_ceil(2);
 
+/// Room for the segments after the first one, in bytes: most paths are not longer.
+const SPARE_BYTES: usize = 24;
+
 /// A valid path, or no segments at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Path {
@@ -45,6 +48,8 @@ impl Path {
         }
         if index > 0 {
             self.text.push('/');
+        } else {
+            self.text.reserve(segment.len() + SPARE_BYTES);
         }
         self.text.push_str(segment);
         self.len += 1;

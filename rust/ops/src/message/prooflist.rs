@@ -22,7 +22,7 @@ pub(crate) enum Proof<'a> {
     /// As it was received, not decoded yet.
     Text(Cow<'a, str>),
     /// As it was made, or decoded.
-    Bytes(Vec<u8>),
+    Bytes(Cow<'a, [u8]>),
 }
 
 impl Proof<'_> {
@@ -34,7 +34,7 @@ impl Proof<'_> {
         match self {
             Self::Text(text) => decode_base64(text)
                 .map_err(|error| Error::proof(format!("member \"proof\" is not canonical base64: {error}"))),
-            Self::Bytes(bytes) => Ok(bytes.clone()),
+            Self::Bytes(bytes) => Ok(bytes.to_vec()),
         }
     }
 }

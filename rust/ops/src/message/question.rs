@@ -1,5 +1,7 @@
 //! A question about one tree, and the prooflist step that answers it (protocol section 5).
 
+use std::borrow::Cow;
+
 use coregw_core::verify;
 use coregw_core::{Answer, Ask};
 use coregw_core::{Cid, Error, Keys, Kind, Result, RootCid, Window};
@@ -75,8 +77,13 @@ impl Question {
     }
 
     /// The prooflist whose only step answers this question.
-    pub(crate) fn prooflist<'a>(&'a self, root: &RootCid, answer: &'a Answer, proof: Vec<u8>) -> ProofList<'a> {
-        ProofList::new(&root.cid(), self.text(), vec![self.step(root, answer, Proof::Bytes(proof))])
+    pub(crate) fn prooflist<'a>(
+        &'a self,
+        root: &RootCid,
+        answer: &'a Answer,
+        proof: impl Into<Cow<'a, [u8]>>,
+    ) -> ProofList<'a> {
+        ProofList::new(&root.cid(), self.text(), vec![self.step(root, answer, Proof::Bytes(proof.into()))])
     }
 
     /// The step that answers this question.
@@ -162,7 +169,7 @@ impl Question {
         let check = || {
             let proof = sent.proof.decode()?;
             let answer = verify::replay(root, ask?, &proof, self.proof_limit())?;
-            match self.step(root, &answer, Proof::Bytes(proof)).difference(sent) {
+            match self.step(root, &answer, Proof::Bytes(proof.into())).difference(sent) {
                 None => Ok(answer),
                 Some(member) => {
                     Err(Error::proof(format!("member {member:?} does not match the request and the proof")))

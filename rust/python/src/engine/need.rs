@@ -142,7 +142,11 @@ pub enum Polled<'py> {
 impl<'py> Polled<'py> {
     pub fn of(py: Python<'py>, progress: ops::Progress) -> Self {
         match progress {
-            ops::Progress::Done(response) => Self::Done(PyBytes::new(py, response.as_bytes())),
+            ops::Progress::Done(response) => {
+                let bytes = PyBytes::new(py, response.as_bytes());
+                core::spare::give(response.into_bytes());
+                Self::Done(bytes)
+            }
             ops::Progress::Needs(need) => Self::Needs(Need(need)),
         }
     }

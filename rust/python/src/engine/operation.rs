@@ -52,8 +52,9 @@ impl Operation {
         start: impl FnOnce(Arc<core::PageCache>) -> core::Result<ops::Operation> + Send,
     ) -> PyResult<Self> {
         let cache = Arc::clone(&cache.0);
-        let operation = detach::run(py, Work::Json { bytes: request.len() }, || start(cache))?;
-        Ok(Self::new(operation, true))
+        let work = Work::Json { bytes: request.len() };
+        let operation = detach::run(py, work, || start(cache))?;
+        Ok(Self::new(operation, !work.is_long()))
     }
 
     fn poll_for<'py>(&mut self, py: Python<'py>, budget: u64, most: Duration) -> PyResult<Polled<'py>> {
