@@ -294,4 +294,6 @@ fn limits_are_those_of_the_protocol() {
         refused.to_string().contains("it is too long")
     };
     assert_eq!([283, 284].map(too_long), [false, true]);
+    // Base 32: 176 bytes in a text that is not too long.
+    Cid::from_text(&format!("b{}", "a".repeat(282))).expect_err("longer than any CID");
 }
