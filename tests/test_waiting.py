@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -59,6 +60,32 @@ async def test_the_result_or_the_exception_reaches_all_who_wait() -> None:
     failing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await result_of(failing)
+
+
+async def test_a_call_keeps_nothing_of_those_who_no_longer_wait() -> None:
+    class Request:
+        pass
+
+    async def wait(call: asyncio.Future[None], request: Request) -> None:
+        variable.set(request)  # what is called when the call ends has a copy of this context
+        await result_of(call)
+
+    variable: ContextVar[Request] = ContextVar("variable")
+    call: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    alive = []
+    for _ in range(5):
+        request = Request()
+        alive.append(weakref.ref(request))
+        waiting = asyncio.ensure_future(wait(call, request))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        del request, waiting
+    await asyncio.sleep(0)
+    gc.collect()
+    assert [each() for each in alive] == [None] * 5
+    call.cancel()
 
 
 async def test_what_a_failed_call_used_is_freed_without_the_collector() -> None:

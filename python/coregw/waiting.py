@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import Context
 from typing import Any, TypeVar
 
 __all__ = ["result_of"]
@@ -19,7 +20,8 @@ async def result_of(call: asyncio.Future[T]) -> T:
         await asyncio.wait([call])
         return call.result()
     except asyncio.CancelledError:
-        call.add_done_callback(_retrieve)
+        call.remove_done_callback(_retrieve)  # one is enough, however many have waited
+        call.add_done_callback(_retrieve, context=Context())  # that of the caller would be kept until the call ends
         raise
     finally:
         del call  # its exception refers to this frame: as a cycle, they would keep what the call used

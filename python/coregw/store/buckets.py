@@ -85,7 +85,6 @@ class Bucket:
             Unavailable: The bucket does not exist, does not answer, or refuses the credentials.
         """
         future = asyncio.get_running_loop().run_in_executor(self._threads, work)
-        future.add_done_callback(_retrieve)
         try:
             return await result_of(future)
         except asyncio.CancelledError:
@@ -98,12 +97,6 @@ class Bucket:
         except (BaseError, OSError) as error:
             reason = str(error).partition("\n")[0][:300]
             raise Unavailable(f"the bucket {self.address.bucket} failed: {reason}") from error
-
-
-def _retrieve(future: asyncio.Future[Any]) -> None:
-    """Look at the exception of a call, which asyncio would log if its caller was cancelled."""
-    if not future.cancelled():
-        future.exception()
 
 
 def next_names(listed: Iterator[Any]) -> Sequence[Any]:
