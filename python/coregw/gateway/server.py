@@ -66,7 +66,8 @@ def run(settings: Settings, on_ready: Callable[[str], None] = announce, service:
     """Run a gateway until SIGINT or SIGTERM, then finish the requests in flight, close the store, and return.
 
     Args:
-        settings: The address, the data directory, and all limits.
+        settings: The address, the data directory, and all limits, which are taken as they are. The commands lower
+            defaults to fit the memory of the process first (`coregw.gateway.limits.machine.fit_defaults`).
         on_ready: Called with the address when connections are accepted.
         service: What is served.
 

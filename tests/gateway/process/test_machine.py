@@ -105,6 +105,9 @@ def test_what_is_set_stays_and_the_rest_makes_room_for_it() -> None:
     body = {"roots_body_bytes": 200 * MIB, "workers": 2}
     fitted = fit_defaults(Settings(**body), body, GIB)
     assert (fitted.roots_body_bytes, fitted.buffered_bytes) == (200 * MIB, 400 * MIB)
+    for name in ("resolve_batch_body_bytes", "json_body_bytes"):  # held in memory, with small defaults
+        body = {name: 100 * MIB}
+        assert fit_defaults(Settings(**body), body, 512 * MIB).buffered_bytes == 100 * MIB
 
 
 def test_more_than_there_is_that_was_set_is_warned_about(

@@ -52,7 +52,10 @@ _LEAST: Final = {
 }
 """The budgets whose defaults are lowered if there is less memory, with what a process needs at least."""
 
-_BODIES: Final = ("roots_body_bytes", "batch_body_bytes", "mutation_body_bytes", "verify_body_bytes")
+_BODIES: Final = (
+    *("roots_body_bytes", "batch_body_bytes", "mutation_body_bytes", "verify_body_bytes"),
+    *("resolve_batch_body_bytes", "json_body_bytes"),
+)
 """The bodies that are held in memory. One that is longer than a process's memory for bodies could never arrive."""
 
 _UNCOUNTED_SHARE: Final = 8
