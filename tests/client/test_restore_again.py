@@ -206,6 +206,7 @@ SECOND = 1_000_000_000
         (-SECOND, 7, False, False),  # the clock was set back meanwhile
         (SECOND, 0, False, False),  # changed again in the same two seconds, on a file system that counts in these
         (3 * SECOND, 0, True, False),
+        (SECOND + 7, 0, False, False),  # the same, where such a file system is mounted in the destination
     ],
 )
 def test_a_state_is_known_only_if_no_later_change_has_the_same_time(
@@ -223,6 +224,25 @@ def test_a_state_is_known_only_if_no_later_change_has_the_same_time(
     status = cast("os.stat_result", SimpleNamespace(st_ino=1, st_size=2, st_mtime_ns=3, st_ctime_ns=changed))
     assert RestoreCache.of(tmp_path).find("d/f", status) == ("target" if is_known else None)
     assert (len(slept) > 1) == waits
+
+
+def test_a_clock_that_stands_still_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed, slept = 10**9 * SECOND + 7, [0.0]
+    monkeypatch.setattr(Partial, "now", lambda _: changed)
+
+    def sleep(seconds: float) -> None:
+        slept.append(slept[-1] + seconds)
+        assert slept[-1] < 2
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    written = encode_entries([("f", (1, 2, 3, changed), "target")])
+    writer = SimpleNamespace(take_states=lambda: (written, 1, changed, []))
+    states = FileStates(RestoreCache.of(tmp_path), are_changed=False)
+    states.note_written(cast("_core.FolderWriter", writer))
+    with partial_folder(tmp_path, is_inside=True) as partial:
+        states.save(tmp_path, partial)
+    status = cast("os.stat_result", SimpleNamespace(st_ino=1, st_size=2, st_mtime_ns=3, st_ctime_ns=changed))
+    assert RestoreCache.of(tmp_path).find("f", status) is None
 
 
 def test_a_change_that_follows_a_restore_at_once_is_noticed(client: Client, tmp_path: Path) -> None:

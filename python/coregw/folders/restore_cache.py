@@ -16,7 +16,7 @@ from typing import Final, Self
 
 import msgspec
 
-from coregw.folders.caches import cache_file
+from coregw.folders.caches import RACY_NANOSECONDS, cache_file
 from coregw.undecodable import UNDECODABLE
 
 __all__ = ["Entry", "RestoreCache", "State", "decode_entries", "encode_entries", "state_of"]
@@ -32,6 +32,16 @@ State = tuple[int, int, int, int]
 def state_of(status: os.stat_result) -> State:
     """Return what tells whether a file has changed."""
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _has_own_time(state: State, before: int) -> bool:
+    """Whether changes after the time `before` have other times than this state.
+
+    Times without fractions of a second are exact to two seconds (FAT), also on a file system that is mounted in a
+    folder whose own times are finer.
+    """
+    _, _, modified, changed = state
+    return modified < before and changed < before - (0 if changed % 1_000_000_000 else RACY_NANOSECONDS)
 
 
 Entry = tuple[str, State, str]
@@ -75,7 +85,7 @@ class RestoreCache:
         self._known = {
             path: (state, target)
             for path, state, target in (content.entries if content is not None else ())
-            if content is not None and max(state[2:]) < content.before
+            if content is not None and _has_own_time(state, content.before)
         }
 
     @classmethod
@@ -118,7 +128,7 @@ class RestoreCache:
         """Replace the cache by the files that were added, atomically. A failure is ignored.
 
         Args:
-            before: Files with earlier times, in nanoseconds since 1970, had no change that their times do not show.
+            before: The file system's time, in nanoseconds since 1970: no later change has an earlier time.
         """
         with suppress(OSError):
             if self._file is not None and self._new is None:

@@ -18,7 +18,6 @@ from coregw.client.files import reported_as
 from coregw.client.folders.listing import PlannedFile
 from coregw.client.folders.partial import INSIDE, Partial
 from coregw.errors import InvalidInput
-from coregw.folders.caches import RACY_NANOSECONDS
 from coregw.folders.restore_cache import RestoreCache, State, decode_entries, encode_entries, state_of
 
 __all__ = [
@@ -34,8 +33,11 @@ __all__ = [
 
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-_TICK_SECONDS = 0.001
-"""The pause between two looks at the clock of the file system, which counts in ticks of 1 to 10 ms."""
+_PAUSE_SECONDS = 0.001
+"""The pause between two looks at the file system's clock, which counts in ticks: of 1 to 10 ms in Linux."""
+
+_MAX_PAUSES = 100
+"""A clock that stands still for longer is not waited for: some file systems do not record changes of a folder."""
 
 Existing = dict[tuple[str, ...], Literal["file", "link", "folder", "other"]]
 """What a folder has, by path."""
@@ -196,7 +198,7 @@ class FileStates:
             self._cache.add(entries, count)
 
     def save(self, top: Path, partial: Partial) -> None:
-        """Save the states, for the next time. Blocks, for at most a tick of the file system's clock, 10 ms or less.
+        """Save the states, for the next time. Blocks for up to a tick of the file system's clock, mostly 10 ms or less.
 
         Args:
             top: The destination.
@@ -206,7 +208,7 @@ class FileStates:
             return
         changed, self._changed, self._are_changed = self._changed, [], False
         self._note([(path, _renamed(f"{top}/{path}", state), target) for path, state, target in changed])
-        self._cache.save(_unambiguous_before(partial, self._newest))
+        self._cache.save(_time_after(partial, self._newest))
 
     def discard(self) -> None:
         """Forget what was not saved. Idempotent."""
@@ -229,13 +231,16 @@ def _renamed(path: str, state: State) -> State:
     return state
 
 
-def _unambiguous_before(partial: Partial, newest: int) -> int:
-    """Return a time, if possible after `newest`, so that no later change has an earlier time.
+def _time_after(partial: Partial, newest: int) -> int:
+    """Return the file system's time, if possible after `newest`. No later change has an earlier time.
 
     Timestamps are those of the file system, which may be on another machine. Those with fractions of a second advance
-    every 10 ms or more often; all others are exact to two seconds (FAT).
+    every 16 ms or more often; all others are exact to two seconds (FAT), for which `RestoreCache` allows.
     """
-    while (now := partial.now()) == newest and newest % 1_000_000_000:
-        time.sleep(_TICK_SECONDS)
-    has_fractions = now % 1_000_000_000 or newest % 1_000_000_000
-    return now if has_fractions else now - RACY_NANOSECONDS
+    now = partial.now()
+    for _ in range(_MAX_PAUSES):
+        if now != newest or newest % 1_000_000_000 == 0:
+            break
+        time.sleep(_PAUSE_SECONDS)
+        now = partial.now()
+    return now
