@@ -172,6 +172,24 @@ def test_exception_raised_by_the_arcs_propagates() -> None:
     with pytest.raises(RuntimeError, match="changed size"):
         coregw.Map(arcs)  # type: ignore[arg-type]
 
+    class Last(str):
+        __slots__ = ()
+
+        def __del__(self) -> None:
+            others["grown"] = ONE
+
+    class Replacing(Growing):
+        def __getitem__(self, index: object) -> str:
+            others[self] = ONE  # the target that is being read has no other reference
+            return ["a"][index]  # type: ignore[call-overload]
+
+        def __hash__(self) -> int:
+            return 2
+
+    others: dict[object, str] = {Replacing(): Last(ONE), "b": TWO}
+    with pytest.raises(RuntimeError, match="changed size"):
+        coregw.Map(others)  # type: ignore[arg-type]
+
 
 def test_a_lone_surrogate_is_refused_in_a_path_and_a_cid() -> None:
     built = coregw.Map(ARCS)

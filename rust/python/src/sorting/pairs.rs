@@ -36,17 +36,23 @@ fn for_each_of_dict<'py>(
     mut take: impl FnMut(usize, &Bound<'py, PyAny>, &Bound<'py, PyAny>) -> PyResult<()>,
 ) -> PyResult<()> {
     let count = dict.len();
-    for (index, (path, target)) in dict.iter().take(count).enumerate() {
+    // What runs while an item is converted and dropped may change the dict; its iterator would panic.
+    let check = || match dict.len() == count {
+        true => Ok(()),
+        false => Err(PyRuntimeError::new_err("dictionary changed size during iteration")),
+    };
+    let mut items = dict.iter();
+    for index in 0..count {
+        check()?;
+        let Some((path, target)) = items.next() else {
+            break;
+        };
         take(index, &path, &target)?;
         if index % ITEMS_BETWEEN_SIGNAL_CHECKS == ITEMS_BETWEEN_SIGNAL_CHECKS - 1 {
             dict.py().check_signals()?;
         }
-        // What conversions run may change the dict; its iterator would panic.
-        if dict.len() != count {
-            return Err(PyRuntimeError::new_err("dictionary changed size during iteration"));
-        }
     }
-    Ok(())
+    check()
 }
 
 /// Adds the pair number `index`.
