@@ -205,6 +205,27 @@ def test_patterns_without_an_end_are_not_read(tmp_path: Path, target: str, why: 
         survey(tmp_path)
 
 
+def test_what_is_no_file_of_patterns_is_not_opened(tmp_path: Path) -> None:
+    pipe, opened = tmp_path / "pipe", threading.Event()
+    write(tmp_path, "top/x")
+    (tmp_path / "top" / ".gitignore").symlink_to("../pipe")
+    os.mkfifo(pipe)
+
+    def write_to_pipe() -> None:
+        os.close(os.open(pipe, os.O_WRONLY))  # waits until somebody opens the other end
+        opened.set()
+
+    writing = threading.Thread(target=write_to_pipe)
+    writing.start()
+    try:
+        time.sleep(0.1)
+        assert "x" in paths(tmp_path / "top", gitignore=True)
+        assert not opened.wait(0.1)
+    finally:
+        os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
+        writing.join()
+
+
 def test_a_link_to_patterns_is_followed(tmp_path: Path) -> None:
     write(tmp_path, "x/y", "patterns")
     (tmp_path / "patterns").write_bytes("\ufeffy\r\n".encode())

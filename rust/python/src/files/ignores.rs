@@ -11,7 +11,7 @@ use core::{Error, InputCode, Result};
 use coregw_core as core;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
 
 /// The file with patterns for the folder that it is in.
 const COREGW_IGNORE: &str = ".coregwignore";
@@ -127,12 +127,15 @@ fn add_file(
     Ok(())
 }
 
-/// Reads a file of patterns. It may be a link, which may lead to anything, such as a device that has no end.
+/// Reads a file of patterns. It may be a link, which may lead to anything, such as a device that has no end, or one that
+/// does something when it is opened.
 fn read(folder: BorrowedFd<'_>, name: &str) -> io::Result<Vec<u8>> {
-    let file = File::from(openat(folder, name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?);
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it does not lead to a regular file"));
-    }
+    let check = |is_file| if is_file { Ok(()) } else { Err(io::Error::other("it does not lead to a regular file")) };
+    let mode = statat(folder, name, AtFlags::empty())?.st_mode;
+    check(FileType::from_raw_mode(mode) == FileType::RegularFile)?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(openat(folder, name, flags, Mode::empty())?);
+    check(file.metadata()?.is_file())?;
     let mut content = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut content)?;
     if content.len() as u64 > MAX_BYTES {
