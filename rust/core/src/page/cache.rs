@@ -32,6 +32,16 @@ impl Weighter<Digest, Arc<Page>> for ByMemory {
 /// Of so many uses of pages by links, the cache learns of one, so that it keeps pages that are used often.
 const TOUCHES_PER_LOOKUP: u64 = 8;
 
+/// 2^64 divided by the golden ratio.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Whether the cache learns of the use with this number. Not of every eighth: if queries use four pages each, eighth uses
+/// are always of the same level of a tree, and pages of the others would be evicted. The multiples of `SPREAD` are spread
+/// evenly, also those of every fourth number.
+fn is_noted(number: u64) -> bool {
+    number.wrapping_mul(SPREAD) <= u64::MAX / TOUCHES_PER_LOOKUP
+}
+
 /// The maximum number of lists that are known to be fixed.
 const MAX_FIXED_LISTS: usize = 1024;
 
@@ -128,8 +138,25 @@ impl PageSource for PageCache {
     }
 
     fn touch(&self, digest: &Digest) {
-        if self.hits.fetch_add(1, Ordering::Relaxed).is_multiple_of(TOUCHES_PER_LOOKUP) {
+        if is_noted(self.hits.fetch_add(1, Ordering::Relaxed)) {
             self.pages.get(digest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_learns_of_uses_at_every_level() {
+        const QUERIES: u64 = 4000;
+        for pages in 1..=40 {
+            for level in 0..pages {
+                let noted = (0..QUERIES).filter(|query| is_noted(query * pages + level)).count() as u64;
+                let share = QUERIES / TOUCHES_PER_LOOKUP;
+                assert!((share / 2..=2 * share).contains(&noted), "{noted} at level {level} of {pages}");
+            }
         }
     }
 }

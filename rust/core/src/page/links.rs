@@ -41,8 +41,33 @@ impl Links {
         }
     }
 
-    /// The memory that the links take, in bytes.
+    /// The memory that the links take, in bytes: their own, and that of the heads of pages, which stay in memory without
+    /// their content as long as a link points to them.
     pub(crate) fn memory(&self) -> usize {
-        size_of_val(&*self.0)
+        self.0.len() * (size_of::<Mutex<Weak<Page>>>() + ARC_HEAD_BYTES + size_of::<Page>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::cid::Kind;
+    use crate::id::suite::Suite;
+    use crate::tree::arena::Arena;
+
+    #[test]
+    fn heads_of_pages_that_were_evicted_are_counted() {
+        let links = Links::of(3);
+        for ordinal in 0..4 {
+            let (arena, next) = (Arena::default(), Vec::new());
+            let page = Arc::new(Page { kind: Kind::Map, suite: Suite::Blake3, arena, next, links: Links::default() });
+            links.set(ordinal, &page);
+            assert_eq!(links.get(ordinal).is_some(), ordinal < 3);
+            drop(page);
+            assert!(links.get(ordinal).is_none());
+        }
+        let heads = 3 * (2 * size_of::<usize>() + size_of::<Page>());
+        assert_eq!(links.memory(), heads + size_of_val(&*links.0));
+        assert_eq!(Links::default().memory(), 0);
     }
 }
