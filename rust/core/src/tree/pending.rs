@@ -292,3 +292,27 @@ impl<T: Copy> PendingNodes<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::node::{ListInner, MapInner, SUM_LIMIT};
+
+    #[test]
+    fn the_longest_nodes_without_a_key_or_target_have_room() {
+        let most = Summary { count: SUM_LIMIT - 1, measure: SUM_LIMIT - 1, digest: Digest::ZERO };
+        let (children, below) = ([&most; 2], |kind| Below::of(kind, [KNOWN; 2], &most));
+        for suite in [Suite::Sha2_256, Suite::Blake3] {
+            let mut encoder = Encoder::new(suite);
+            let expected = [encoder.list_inner(&most, &most), encoder.map_inner(0, &most, &most)];
+            let mut pending = PendingNodes::new(suite);
+            for _ in 0..3 {
+                pending.encode((), &ListInner { children }, 0, below(Kind::List));
+                pending.encode((), &MapInner { bit: 0, path: &[], children }, 0, below(Kind::Map));
+            }
+            pending.hash();
+            let digests: Vec<_> = pending.hashed().map(|((), _, digest)| digest).collect();
+            assert_eq!(digests, expected.repeat(3));
+        }
+    }
+}
