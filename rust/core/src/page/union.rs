@@ -60,6 +60,8 @@ pub(crate) struct UnionNodes<P, F> {
     /// The proof: first these pieces, then the bytes that are being written.
     pieces: Vec<Piece>,
     bytes: Vec<u8>,
+    /// The length of all pieces of bytes.
+    cut_bytes: usize,
     missing: BTreeSet<Digest>,
 }
 
@@ -86,6 +88,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> PageUnion<P, F> {
             last: TOP,
             pieces: Vec::new(),
             bytes: spare::take(BYTES_PER_KEY * keys.len()),
+            cut_bytes: 0,
             missing: BTreeSet::new(),
         };
         let rest = vec![Piece::Branch(keys.all(TOP))].into_iter();
@@ -126,9 +129,9 @@ impl<P: Deref<Target = Page>, F: Finder<P>> PageUnion<P, F> {
 }
 
 impl<P: Deref<Target = Page>, F: Finder<P>> UnionNodes<P, F> {
-    /// The memory of what is written of the proof, in bytes, but for what precedes a branch that was put off.
+    /// The memory of what is written of the proof, in bytes. O(1).
     pub(crate) fn proof_bytes(&self) -> usize {
-        self.bytes.capacity()
+        self.bytes.capacity() + self.cut_bytes
     }
 
     /// Appends a piece to the proof.
@@ -141,6 +144,9 @@ impl<P: Deref<Target = Page>, F: Finder<P>> UnionNodes<P, F> {
     /// Makes a piece of the bytes that were written.
     fn cut(&mut self) {
         if !self.bytes.is_empty() {
+            // The buffer may be much longer than what is in it.
+            self.bytes.shrink_to_fit();
+            self.cut_bytes += self.bytes.len();
             self.pieces.push(Piece::Bytes(std::mem::take(&mut self.bytes)));
         }
     }

@@ -209,6 +209,25 @@ fn several_keys_over_many_pages_are_found_on_pages_as_on_a_tree() {
 }
 
 #[test]
+fn a_query_counts_what_it_has_written_before_pages_were_missing() {
+    let hex = |i: usize| Suite::Blake3.digest(&i.to_be_bytes()).to_string()[..24].to_owned();
+    let tree = map(&(0..20_000).map(hex).collect());
+    let stored = stored(&tree);
+    let keys = (0..20_000).step_by(500).map(|i| Key::from_text(&hex(i)).expect("a path"));
+    let ask = Ask::Keys(Keys::new(keys.collect()).expect("distinct keys"));
+    let mut query = Query::open(&tree.root(), Arc::new(Shelf(Stored::new())), ask);
+    let (mut budget, mut before_end) = (u64::MAX, 0);
+    while let Err(interrupt) = query.run(&mut budget) {
+        let Interrupt::Pages(missing) = interrupt else { panic!("{interrupt:?}") };
+        query.supply(missing.iter().map(|digest| Arc::clone(&stored[digest])));
+        before_end = query.tree_bytes();
+    }
+    let held = query.tree_bytes();
+    let proof = query.proof();
+    assert!(before_end > 1000 && held >= proof.len(), "{before_end}, then {held} of {}", proof.len());
+}
+
+#[test]
 fn pages_that_were_found_are_found_again_by_links_while_they_are_in_memory() {
     /// Counts the lookups and the uses of pages that were linked.
     #[derive(Default)]
