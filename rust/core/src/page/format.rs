@@ -33,7 +33,7 @@ pub struct Page {
     /// The pages that the stubs stand for, by ordinal, if a whole tree is in memory; otherwise empty.
     pub(crate) next: Vec<Arc<Page>>,
     /// Those that were found, otherwise.
-    pub(crate) links: Links,
+    pub(crate) links: Links<Self>,
 }
 
 impl Page {

@@ -4,19 +4,24 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use coregw_lanes::prefetch_bytes_at;
 
-use crate::page::format::Page;
-
 /// The pages that the stubs of a page stand for, by ordinal, as far as they were found. A link does not keep its page.
-#[derive(Debug, Default)]
-pub(crate) struct Links(Box<[Mutex<Weak<Page>>]>);
+#[derive(Debug)]
+pub(crate) struct Links<Page>(Box<[Mutex<Weak<Page>>]>);
 
 /// The counts of references before the value of an `Arc`.
 const ARC_HEAD_BYTES: usize = 2 * size_of::<usize>();
 
-impl Links {
+impl<Page> Default for Links<Page> {
+    /// No links.
+    fn default() -> Self {
+        Self(Box::default())
+    }
+}
+
+impl<Page> Links<Page> {
     /// Links for so many stubs.
     pub(crate) fn of(stubs: usize) -> Self {
-        Self((0..stubs).map(|_| Mutex::default()).collect())
+        Self((0..stubs).map(|_| Mutex::new(Weak::new())).collect())
     }
 
     /// The page of a stub, if it was found and is still in memory.
@@ -51,16 +56,13 @@ impl Links {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::cid::Kind;
-    use crate::id::suite::Suite;
-    use crate::tree::arena::Arena;
 
     #[test]
     fn heads_of_pages_that_were_evicted_are_counted() {
+        type Page = [u64; 20];
         let links = Links::of(3);
         for ordinal in 0..4 {
-            let (arena, next) = (Arena::default(), Vec::new());
-            let page = Arc::new(Page { kind: Kind::Map, suite: Suite::Blake3, arena, next, links: Links::default() });
+            let page: Arc<Page> = Arc::new([7; 20]);
             links.set(ordinal, &page);
             assert_eq!(links.get(ordinal).is_some(), ordinal < 3);
             drop(page);
@@ -68,6 +70,6 @@ mod tests {
         }
         let heads = 3 * (2 * size_of::<usize>() + size_of::<Page>());
         assert_eq!(links.memory(), heads + size_of_val(&*links.0));
-        assert_eq!(Links::default().memory(), 0);
+        assert_eq!(Links::<Page>::default().memory(), 0);
     }
 }
