@@ -72,7 +72,8 @@ class Server:
 
     def use_cores(self, cores: set[int]) -> None:
         for task in Path(f"/proc/{self.process.pid}/task").iterdir():
-            os.sched_setaffinity(int(task.name), cores)
+            with contextlib.suppress(ProcessLookupError):  # a thread that has ended meanwhile
+                os.sched_setaffinity(int(task.name), cores)
 
     def cpu_seconds(self) -> float:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
