@@ -22,6 +22,10 @@ use crate::tree::writer;
 pub(crate) trait Finder<P> {
     /// Returns the page with this digest; `link` is the page above it and the ordinal of the stub, None for the top page.
     fn find(&mut self, link: Option<(&P, u32)>, digest: &Digest) -> Attempt<P>;
+
+    /// Leaves a page that was found to the caller. It may be asked for again.
+    #[inline]
+    fn leave(&mut self, _page: &P) {}
 }
 
 impl Finder<Arc<Page>> for Supply {
@@ -36,6 +40,10 @@ impl Finder<Arc<Page>> for Supply {
         let page = self.page(above.next.get(ordinal as usize).map(Arc::clone), digest)?;
         above.links.set(ordinal, &page);
         Ok(page)
+    }
+
+    fn leave(&mut self, page: &Arc<Page>) {
+        self.remove(page);
     }
 }
 

@@ -25,6 +25,14 @@ impl Supply {
         self.supplied.extend(pages.into_iter().map(|page| (page.digest(), page)));
     }
 
+    /// Drops a page if it was added.
+    #[inline]
+    pub(crate) fn remove(&mut self, page: &Page) {
+        if !self.supplied.is_empty() {
+            self.supplied.remove(&page.digest());
+        }
+    }
+
     /// Drops pages that were added.
     pub(crate) fn clear(&mut self) {
         self.supplied.clear();

@@ -102,6 +102,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> PageUnion<P, F> {
 
     /// Descends to all keys, and returns their targets in the order in which they were asked. O(visited nodes + keys).
     pub(crate) fn run(&mut self) -> Attempt<Vec<Option<Cid>>> {
+        self.release();
         let Self { nodes, keys, targets, descents, rest } = self;
         loop {
             if let Some(descents) = descents {
@@ -125,6 +126,41 @@ impl<P: Deref<Target = Page>, F: Finder<P>> PageUnion<P, F> {
         *rest = std::mem::take(&mut nodes.pieces).into_iter();
         nodes.pages.found.clear();
         Err(Interrupt::Pages(std::mem::take(&mut nodes.missing)))
+    }
+
+    /// Drops the pages that no visit to come reads, since all branches of keys that lead to them are done. Between two
+    /// calls, as many pages are added as a run visits. O(pages + branches to come).
+    fn release(&mut self) {
+        const DROPPED: u32 = u32::MAX;
+        let mut numbers = vec![DROPPED; self.nodes.pages.list.len()];
+        let mut mark = |page: &mut u32| numbers.get_mut(*page as usize).map_or((), |number| *number = 0);
+        self.pages_to_come(&mut mark);
+        let (mut kept, mut all) = (0, numbers.iter_mut());
+        self.nodes.pages.list.retain(|_| match all.next() {
+            Some(number) if *number != DROPPED => {
+                *number = kept;
+                kept += 1;
+                true
+            }
+            _ => false,
+        });
+        self.pages_to_come(&mut |page| *page = numbers.get(*page as usize).copied().unwrap_or(*page));
+        self.nodes.last = TOP;
+    }
+
+    /// Gives the number of each page that a visit to come reads, and the invalid one of the top before it is found.
+    fn pages_to_come(&mut self, see: &mut impl FnMut(&mut u32)) {
+        let Self { nodes, descents, rest, .. } = self;
+        descents.iter_mut().flat_map(Descents::branches).for_each(|branch| see(&mut branch.id.page));
+        for piece in rest.as_mut_slice().iter_mut().chain(&mut nodes.pieces) {
+            if let Piece::Branch(branch) = piece {
+                see(&mut branch.id.page);
+            }
+        }
+        for (stub, page) in &mut nodes.pages.found {
+            see(&mut stub.page);
+            page.iter_mut().for_each(&mut *see);
+        }
     }
 }
 
@@ -238,6 +274,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Pages<P, F> {
         let (link, digest) = link(&self.list, &self.top, id);
         let page = self.finder.find(link, digest)?;
         page.check_is_of(Kind::Map, self.suite).map_err(Failure::Damaged)?;
+        self.finder.leave(&page);
         self.list.push(page);
         Ok(self.list.len() as u32 - 1)
     }

@@ -228,6 +228,36 @@ fn a_query_counts_what_it_has_written_before_pages_were_missing() {
 }
 
 #[test]
+fn a_query_of_several_keys_holds_few_of_the_pages_that_it_has_visited() {
+    let hex = |i: usize| Suite::Blake3.digest(&i.to_be_bytes()).to_string()[..24].to_owned();
+    let tree = map(&(0..60_000).map(hex).collect());
+    let stored = stored(&tree);
+    let keys: Vec<_> = (0..60_000).step_by(30).map(|i| Key::from_text(&hex(i)).expect("a path")).collect();
+    let (found, proof) = tree.keys(Keys::new(keys.clone()).expect("distinct keys")).expect("a map");
+    let proof = proof();
+    for is_available in [true, false] {
+        let ask = Ask::Keys(Keys::new(keys.clone()).expect("distinct keys"));
+        let shelf = if is_available { stored.clone() } else { Stored::new() };
+        let mut query = Query::open(&tree.root(), Arc::new(Shelf(shelf)), ask);
+        let (mut most, mut runs) = (0, 0);
+        let answer = loop {
+            let interrupt = match query.run(&mut 500) {
+                Ok(answer) => break answer,
+                Err(interrupt) => interrupt,
+            };
+            runs += 1;
+            let held = stored.values().filter(|page| Arc::strong_count(page) > 1 + usize::from(is_available)).count();
+            most = most.max(held);
+            if let Interrupt::Pages(missing) = interrupt {
+                query.supply(missing.iter().map(|digest| Arc::clone(&stored[digest])));
+            }
+        };
+        assert_eq!((answer, query.proof()), (Answer::Keys(found.clone()), proof.clone()));
+        assert!(runs > 10 && 4 * most < stored.len(), "{most} of {} pages in {runs} runs", stored.len());
+    }
+}
+
+#[test]
 fn pages_that_were_found_are_found_again_by_links_while_they_are_in_memory() {
     /// Counts the lookups and the uses of pages that were linked.
     #[derive(Default)]

@@ -148,6 +148,11 @@ impl<Id> Descents<Id> {
     pub(crate) fn new(branch: Branch<Id>) -> Self {
         Self { forks: Vec::with_capacity(FORKS), next: branch, near: 0 }
     }
+
+    /// The branches that have not begun.
+    pub(crate) fn branches(&mut self) -> impl Iterator<Item = &mut Branch<Id>> {
+        self.forks.iter_mut().filter_map(|fork| fork.right.as_mut()).chain([&mut self.next])
+    }
 }
 
 /// What the node of a branch decides.
