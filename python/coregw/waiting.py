@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextvars import Context
 from typing import Any, TypeVar
 
-__all__ = ["result_of"]
+__all__ = ["result_of", "to_end"]
 
 T = TypeVar("T")
 
@@ -25,6 +26,23 @@ async def result_of(call: asyncio.Future[T]) -> T:
         raise
     finally:
         del call  # its exception refers to this frame: as a cycle, they would keep what the call used
+
+
+async def to_end(call: asyncio.Future[T], stop: Callable[[], None] = lambda: None) -> T:
+    """Return the result of a call. If this is cancelled, it stops the call, and raises when that has ended.
+
+    Args:
+        call: The call, which a cancellation does not reach.
+        stop: Called after a cancellation: makes the call end early.
+    """
+    try:
+        return await result_of(call)
+    except asyncio.CancelledError:
+        stop()
+        await asyncio.wait([call])
+        raise
+    finally:
+        del call  # as in `result_of`
 
 
 def _retrieve(call: asyncio.Future[Any]) -> None:

@@ -197,6 +197,18 @@ def test_files_that_have_not_changed_are_not_read_again(
 SECOND = 1_000_000_000
 
 
+def target_after_saving(top: Path, changed: int) -> str | None:
+    """Save the state of a file that was written at a time, and return what is known of it then."""
+    written = encode_entries([("d/f", (1, 2, 3, changed), "target")])
+    writer = SimpleNamespace(take_states=lambda: (written, 1, changed, []))
+    states = FileStates(RestoreCache.of(top), are_changed=False)
+    states.note_written(cast("_core.FolderWriter", writer))
+    with partial_folder(top, is_inside=True) as partial:
+        states.save(top, partial)
+    status = cast("os.stat_result", SimpleNamespace(st_ino=1, st_size=2, st_mtime_ns=3, st_ctime_ns=changed))
+    return RestoreCache.of(top).find("d/f", status)
+
+
 @pytest.mark.parametrize(
     ("age", "fraction", "is_known", "waits"),
     [
@@ -215,14 +227,7 @@ def test_a_state_is_known_only_if_no_later_change_has_the_same_time(
     changed, slept = 10**9 * SECOND + fraction, [0]
     monkeypatch.setattr(Partial, "now", lambda _: changed + age + slept[-1])
     monkeypatch.setattr(time, "sleep", lambda seconds: slept.append(int(seconds * SECOND)))
-    written = encode_entries([("d/f", (1, 2, 3, changed), "target")])
-    writer = SimpleNamespace(take_states=lambda: (written, 1, changed, []))
-    states = FileStates(RestoreCache.of(tmp_path), are_changed=False)
-    states.note_written(cast("_core.FolderWriter", writer))
-    with partial_folder(tmp_path, is_inside=True) as partial:
-        states.save(tmp_path, partial)
-    status = cast("os.stat_result", SimpleNamespace(st_ino=1, st_size=2, st_mtime_ns=3, st_ctime_ns=changed))
-    assert RestoreCache.of(tmp_path).find("d/f", status) == ("target" if is_known else None)
+    assert target_after_saving(tmp_path, changed) == ("target" if is_known else None)
     assert (len(slept) > 1) == waits
 
 
@@ -235,14 +240,7 @@ def test_a_clock_that_stands_still_is_not_waited_for(tmp_path: Path, monkeypatch
         assert slept[-1] < 2
 
     monkeypatch.setattr(time, "sleep", sleep)
-    written = encode_entries([("f", (1, 2, 3, changed), "target")])
-    writer = SimpleNamespace(take_states=lambda: (written, 1, changed, []))
-    states = FileStates(RestoreCache.of(tmp_path), are_changed=False)
-    states.note_written(cast("_core.FolderWriter", writer))
-    with partial_folder(tmp_path, is_inside=True) as partial:
-        states.save(tmp_path, partial)
-    status = cast("os.stat_result", SimpleNamespace(st_ino=1, st_size=2, st_mtime_ns=3, st_ctime_ns=changed))
-    assert RestoreCache.of(tmp_path).find("f", status) is None
+    assert target_after_saving(tmp_path, changed) is None
 
 
 def test_a_change_that_follows_a_restore_at_once_is_noticed(client: Client, tmp_path: Path) -> None:

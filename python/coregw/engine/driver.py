@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, ParamSpec, TypeVar
@@ -39,7 +39,7 @@ from coregw.engine.scheduling.queries import Query, QuerySlots
 from coregw.engine.ways import Ways
 from coregw.errors import RootNotFound, StoreDamaged, Unavailable
 from coregw.store import Store, Stored, Table
-from coregw.waiting import result_of
+from coregw.waiting import to_end
 
 __all__ = ["Driver", "ReadSpan"]
 
@@ -250,7 +250,8 @@ class Driver:
         level = level_of(operation.busy_seconds)
         if read is None:
             return await self._pool.run(partial(operation.poll, budget, slice_seconds(level)), level)
-        return await self._to_end(self._pool.run(partial(_poll_reading, operation, budget, read), level))
+        polling = self._pool.run(partial(_poll_reading, operation, budget, read), level)
+        return await to_end(asyncio.ensure_future(polling))
 
     def _ways_of(self, operation: Operation, roots: Sequence[bytes]) -> dict[bytes, list[bytes]]:
         """Return the top pages of roots that are read together with their records, and what is looked for below."""
@@ -372,18 +373,7 @@ class Driver:
 
         For functions that use what the caller cleans up.
         """
-        return await self._to_end(self._pool.run(partial(function, *args, **kwargs)))
-
-    async def _to_end(self, coroutine: Coroutine[None, None, R]) -> R:
-        call = asyncio.ensure_future(coroutine)
-        try:
-            return await result_of(call)
-        except asyncio.CancelledError:
-            await asyncio.wait([call])
-            raise
-        finally:
-            # The exception of the call refers to this frame: as a cycle, they would keep what the call used.
-            del call
+        return await to_end(asyncio.ensure_future(self._pool.run(partial(function, *args, **kwargs))))
 
 
 def _response(polled: bytes | Need | None) -> bytes:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from coregw.engine.publications.records import decode_record, revision_prefix
 from coregw.errors import Unavailable
@@ -26,11 +26,10 @@ from coregw.upkeep.listings import all_items
 from coregw.upkeep.marking import Marker, Marks, MemoryMarks, page_mark, payload_mark, root_mark
 from coregw.upkeep.marks import MarkFile
 from coregw.upkeep.pins import Pins
-from coregw.waiting import result_of
+from coregw.waiting import to_end
 
 __all__ = ["MARKS_FOLDER", "Report", "collect_garbage"]
 
-T = TypeVar("T")
 
 Report = Callable[[Progress], None]
 """Is told how far a collection is."""
@@ -86,21 +85,13 @@ async def _marks_of(store: CollectableStore, folder: Path | None) -> AsyncIterat
     if folder is None:
         yield MemoryMarks()
         return
+    # Cancelled or not, each call ends first, since the next collection needs the file.
     making = asyncio.ensure_future(asyncio.to_thread(MarkFile, folder / MARKS_FOLDER))
     try:
-        marks = await _to_end(making)
+        marks = await to_end(making)
         yield marks
     finally:
-        await _to_end(asyncio.ensure_future(asyncio.to_thread(making.result().close)))
-
-
-async def _to_end(call: asyncio.Future[T]) -> T:
-    """Return the result of a call in a thread; if cancelled, wait for it first, since the next collection needs it."""
-    try:
-        return await result_of(call)
-    except asyncio.CancelledError:
-        await asyncio.wait([call])
-        raise
+        await to_end(asyncio.ensure_future(asyncio.to_thread(making.result().close)))
 
 
 class _Run:

@@ -130,15 +130,16 @@ def chosen_settings(
     given = Settings.given(environ, strict=True, **short)
     settings = Settings(**{name: value for name, (value, _) in given.items()})
     fitted = fit_defaults(settings, given)
+    lowered = lowered_defaults(settings, fitted)
     if show_settings:
         origins = {name: origin for name, (_, origin) in given.items()}
-        origins |= dict.fromkeys(lowered_defaults(settings, fitted), "lowered to fit the memory of the process")
+        origins |= dict.fromkeys(lowered, "lowered to fit the memory of the process")
         if as_json:
             _show_json(fitted, origins)
         else:
             _show(fitted, given, origins)
         raise SystemExit(0)
-    if lowered := lowered_defaults(settings, fitted):
+    if lowered:
         _log_lowered(fitted, lowered)
     return fitted
 

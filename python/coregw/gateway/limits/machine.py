@@ -53,8 +53,12 @@ _LEAST: Final = {
 """The budgets whose defaults are lowered if there is less memory, with what a process needs at least."""
 
 _BODIES: Final = (
-    *("roots_body_bytes", "batch_body_bytes", "mutation_body_bytes", "verify_body_bytes"),
-    *("resolve_batch_body_bytes", "json_body_bytes"),
+    "roots_body_bytes",
+    "batch_body_bytes",
+    "mutation_body_bytes",
+    "verify_body_bytes",
+    "resolve_batch_body_bytes",
+    "json_body_bytes",
 )
 """The bodies that are held in memory. One that is longer than a process's memory for bodies could never arrive."""
 
@@ -125,8 +129,8 @@ def fit_defaults(settings: S, given: Collection[str], available: int | None = No
         available = available_bytes(workers=settings.workers)
     usable = _usable(available)
     least = {name: size * settings.workers for name, size in _LEAST.items()}
-    set_bodies = [getattr(settings, name) for name in _BODIES if name in given]
-    least["buffered_bytes"] = max(least["buffered_bytes"], *(size * settings.workers for size in set_bodies), 0)
+    set_bodies = [getattr(settings, name) * settings.workers for name in _BODIES if name in given]
+    least["buffered_bytes"] = max([least["buffered_bytes"], *set_bodies])
 
     def lowered(step: int) -> S:
         changed = {}

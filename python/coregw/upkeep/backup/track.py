@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from coregw.messages.progress import Progress
-from coregw.waiting import result_of
+from coregw.waiting import to_end
 
 __all__ = ["Report", "Track", "in_thread"]
 
@@ -54,10 +54,4 @@ class Track:
 async def in_thread(call: Callable[[Track], _T], report: Report) -> _T:
     """Run a call in a worker thread. If this task is cancelled, the call is, and it has ended when this raises."""
     track = Track(report)
-    task = asyncio.ensure_future(asyncio.to_thread(call, track))
-    try:
-        return await result_of(task)
-    except asyncio.CancelledError:
-        track.stop()
-        await asyncio.wait([task])
-        raise
+    return await to_end(asyncio.ensure_future(asyncio.to_thread(call, track)), track.stop)

@@ -32,7 +32,7 @@ from coregw.upkeep.integrity.findings import CheckResult, DamagedObject, RepairR
 from coregw.upkeep.integrity.pages import Harm, StoredPage
 from coregw.upkeep.integrity.payloads import hasher_of
 from coregw.upkeep.integrity.records import lost_key
-from coregw.waiting import result_of
+from coregw.waiting import to_end
 
 __all__ = ["OnlineCheck", "StoreRows", "check_online", "repair_online"]
 
@@ -71,13 +71,7 @@ class StoreRows:
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Run work that calls this, in a thread; cancelling this ends it at its next call."""
-        task = asyncio.ensure_future(asyncio.to_thread(work))
-        try:
-            return await result_of(task)
-        except asyncio.CancelledError:
-            self._ended.set()
-            await asyncio.wait([task])
-            raise
+        return await to_end(asyncio.ensure_future(asyncio.to_thread(work)), self._ended.set)
 
     def call(self, call: Coroutine[Any, Any, T], size: Callable[[T], int] = lambda _: 0) -> T:
         """Return the result of a call of the store; `size` tells its bytes."""

@@ -258,9 +258,9 @@ def _guessed_family(table: TableFile) -> str | None:
 
 
 def _families_of(logged: Mapping[int, Sequence[Entry]], by_id: Mapping[int, str]) -> dict[int, Family]:
-    """The family of each number in the logs. One that is known from no other file is told by the form of most rows.
+    """Return the family of each number in the logs. If no other file names it, the form of most of its rows decides.
 
-    Rows without a valid checksum count only where there are no others: some are no rows.
+    Rows without a valid checksum count only where there are no others, since some of them are not rows.
     """
     known = {number: Family(name) for number, name in by_id.items() if name in set(Family)}
     for is_intact in (True, False):
