@@ -10,7 +10,6 @@ use crate::id::cid::Kind;
 use crate::id::suite::Digest;
 use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::page::format::Page;
-use crate::page::links::Links;
 use crate::page::partial::{MAX_MISSING_PAGES, PartialTree};
 use crate::tree::arena::{Arena, FRESH, KEEP_LEFT, KEEP_RIGHT, Node, NodeId, PAGE_TOP, SHOWN, State, Tail};
 
@@ -26,16 +25,7 @@ impl PartialTree {
             draft.arena.nodes.shrink_to_fit();
             draft.arena.bytes.shrink_to_fit();
             let next = draft.stubs.iter().map(|&id| self.linked_page(id, &built)).collect::<Attempt<_>>()?;
-            built.insert(
-                *top,
-                Arc::new(Page {
-                    kind: self.kind,
-                    suite: self.suite,
-                    arena: draft.arena,
-                    next,
-                    links: Links::default(),
-                }),
-            );
+            built.insert(*top, Arc::new(Page::new(self.kind, self.suite, draft.arena, next)));
         }
         tops.iter().map(|top| built.remove(top).ok_or(Failure::Invalid("a page has two parents").into())).collect()
     }
@@ -72,13 +62,7 @@ impl PartialTree {
             self.undo_loads();
             drafting.tops[drafting.done].prefix = Vec::new();
             drafting.done += 1;
-            let page = Page {
-                kind: self.kind,
-                suite: self.suite,
-                arena: draft.arena,
-                next: Vec::new(),
-                links: Links::default(),
-            };
+            let page = Page::new(self.kind, self.suite, draft.arena, Vec::new());
             let encoded = page.to_bytes();
             bytes += encoded.len();
             pages.push((page.digest(), encoded));

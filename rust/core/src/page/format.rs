@@ -40,6 +40,11 @@ impl Page {
     #[doc(hidden)]
     pub const TOP: NodeId = NodeId(0);
 
+    /// A page with the pages that its stubs stand for, or none, and without links.
+    pub(crate) fn new(kind: Kind, suite: Suite, arena: Arena, next: Vec<Arc<Self>>) -> Self {
+        Self { kind, suite, arena, next, links: Links::default() }
+    }
+
     /// Parses a stored page and checks its digest. O(bytes) hashing.
     ///
     /// # Errors
@@ -56,8 +61,8 @@ impl Page {
         if matches!(arena.node(Self::TOP).state, State::Stub { .. }) {
             return Err(Error::damaged(format!("page {digest} shows no node")));
         }
-        let stubs = arena.nodes.iter().filter(|node| matches!(node.state, State::Stub { .. })).count();
-        let page = Self { kind, suite, arena, next: Vec::new(), links: Links::of(stubs) };
+        let mut page = Self::new(kind, suite, arena, Vec::new());
+        page.links = Links::of(page.stubs().count());
         match page.digest() == *digest {
             true => Ok(page),
             false => Err(Error::damaged(format!("page {digest} has the digest {}", page.digest()))),

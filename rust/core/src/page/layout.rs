@@ -9,7 +9,6 @@ use crate::id::cid::Kind;
 use crate::id::suite::{Digest, Suite};
 use crate::interrupt::{Attempt, Failure};
 use crate::page::format::Page;
-use crate::page::links::Links;
 use crate::page::partial::SUM_TOO_LARGE;
 use crate::tree::arena::{Arena, KEEP_LEFT, KEEP_RIGHT, Node, NodeId, SHOWN, State, Tail};
 use crate::tree::cut::{self, Child};
@@ -238,7 +237,7 @@ impl Layout {
             let (height, weight, flags) = (from.height, from.weight, from.flags & SHOWN);
             arena.push(Node { height, weight, flags, ..Node::new(from.sum, state) });
         }
-        Ok(Page { kind: self.kind, suite: self.suite, arena, next, links: Links::default() })
+        Ok(Page::new(self.kind, self.suite, arena, next))
     }
 
     /// Takes the only subtree.

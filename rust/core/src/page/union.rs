@@ -133,8 +133,11 @@ impl<P: Deref<Target = Page>, F: Finder<P>> PageUnion<P, F> {
     fn release(&mut self) {
         const DROPPED: u32 = u32::MAX;
         let mut numbers = vec![DROPPED; self.nodes.pages.list.len()];
-        let mut mark = |page: &mut u32| numbers.get_mut(*page as usize).map_or((), |number| *number = 0);
-        self.pages_to_come(&mut mark);
+        self.pages_to_come(&mut |page| {
+            if let Some(number) = numbers.get_mut(*page as usize) {
+                *number = 0;
+            }
+        });
         let (mut kept, mut all) = (0, numbers.iter_mut());
         self.nodes.pages.list.retain(|_| match all.next() {
             Some(number) if *number != DROPPED => {

@@ -88,36 +88,34 @@ fn write_target(out: &mut Vec<u8>, target: &[u8]) {
 /// Appends a stub.
 #[inline(always)]
 pub fn write_stub(out: &mut Vec<u8>, kind: Kind, sum: &Summary) {
-    match kind {
-        Kind::Map if sum.count < 1 << 14 => {
-            // Of constant length, so that the copy is inlined; most stubs are of small subtrees.
-            let mut stub = [0; 35];
-            let count = sum.count as u8;
-            let head = if sum.count < 0x80 {
-                stub[1] = count;
-                2
-            } else {
-                [stub[1], stub[2]] = [count | 0x80, (sum.count >> 7) as u8];
-                3
-            };
-            stub[0] = 0x03;
-            stub[head..head + 32].copy_from_slice(&sum.digest.0);
-            let len = out.len() + head + 32;
-            out.extend_from_slice(&stub);
-            out.truncate(len);
-        }
-        Kind::Map => {
-            out.push(0x03);
-            varint::write(out, sum.count);
-            out.extend_from_slice(&sum.digest.0);
-        }
-        Kind::List => {
-            out.push(0x13);
-            varint::write(out, sum.count);
-            varint::write(out, sum.measure);
-            out.extend_from_slice(&sum.digest.0);
-        }
+    if kind == Kind::Map && sum.count < 1 << 14 {
+        return write_small_stub(out, sum);
     }
+    out.push(if kind == Kind::Map { 0x03 } else { 0x13 });
+    varint::write(out, sum.count);
+    if kind == Kind::List {
+        varint::write(out, sum.measure);
+    }
+    out.extend_from_slice(&sum.digest.0);
+}
+
+/// Appends the stub of a map's small subtree, as most are. Its copy has a constant length, so that it is inlined.
+#[inline(always)]
+fn write_small_stub(out: &mut Vec<u8>, sum: &Summary) {
+    let mut stub = [0; 35];
+    let count = sum.count as u8;
+    let head = if sum.count < 0x80 {
+        stub[1] = count;
+        2
+    } else {
+        [stub[1], stub[2]] = [count | 0x80, (sum.count >> 7) as u8];
+        3
+    };
+    stub[0] = 0x03;
+    stub[head..head + 32].copy_from_slice(&sum.digest.0);
+    let len = out.len() + head + 32;
+    out.extend_from_slice(&stub);
+    out.truncate(len);
 }
 
 /// Appends a label or tail, and clears the bits outside `floor..end`.
