@@ -39,6 +39,9 @@ _FREED_BYTES: Final = 80 * MIB
 """Freed memory that the extension keeps for a second, and what it cannot return, measured under long listings."""
 
 _PROCESS_BYTES: Final = 70 * MIB
+_SPARE_BYTES: Final = 2 * MIB
+"""Buffers of the extension that each thread keeps for its next answers (`rust/core/src/spare.rs`)."""
+
 _WRITE_BUFFER_BYTES: Final = 50 * MIB
 """RocksDB's memtables and readers of SSTs."""
 
@@ -86,6 +89,7 @@ def allowed_bytes(settings: Settings) -> int:
     processes = 1 if workers == 1 else workers + 1  # with the owner of the store
     return (
         processes * _PROCESS_BYTES
+        + workers * (settings.worker_threads + 1) * _SPARE_BYTES  # the event loop answers, too
         + _FREED_BYTES
         + settings.cache_bytes
         + settings.store_cache_bytes
