@@ -9,11 +9,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from rocksdict import Options, Rdict
 
 from coregw.engine import Engine
 from coregw.plants.rows import plant_key, put_plant
 from coregw.store import Table
 from coregw.store.rocksdb import open_store
+from coregw.store.rocksdb.layout import Family
+from coregw.store.rocksdb.raw.database import RawDatabase
 from coregw.upkeep.integrity.repair import repair_store
 from coregw.upkeep.pins import Pins
 from upkeep.damage_support import Truth, put, served
@@ -98,3 +101,28 @@ def test_rows_that_look_like_those_of_another_family_are_told_apart(
         options.get("has_pins", False) * len(PINS),
         options.get("has_plants", False) * 12,
     )
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_logged_rows_of_a_family_that_cannot_be_told_are_named_as_damage(is_known: bool, tmp_path: Path) -> None:
+    database = Rdict(str(tmp_path / "open"), Options(raw_mode=True))
+    records, chunks, uploads = (
+        database.create_column_family(str(family), Options(raw_mode=True))
+        for family in (Family.RECORDS, Family.CHUNKS, Family.UPLOADS)
+    )
+    for number in range(3):
+        records[b"n%d" % number] = b"row"
+    chunks[b"n0"] = b"row"  # also of the form of records
+    uploads.delete(b"n0")  # nothing is lost with a deletion
+    shutil.copytree(tmp_path / "open", path := tmp_path / "killed")
+    database.close()
+    (log,) = path.glob("*.log")
+    if not is_known:
+        next(path.glob("MANIFEST-*")).unlink()
+    with RawDatabase(path) as raw:
+        found = [damage for damage in raw.damages() if damage.file == log.name]
+        assert [row.key for row in raw.rows(Family.RECORDS)] == [b"n0", b"n1", b"n2"]
+    assert [(each.start, each.end, each.family, each.has_rows) for each in found] == (
+        [] if is_known else [(0, log.stat().st_size, None, True)]
+    )
+    assert all("no file names" in each.what for each in found)

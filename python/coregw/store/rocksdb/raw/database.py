@@ -181,17 +181,7 @@ class RawDatabase:
                 self._damages.append(
                     Damage(name, 0, live.size, family, "the file is missing", live.smallest, live.largest)
                 )
-        logs = ((f"{number:06}.log", size) for number, size in manifest.logs.items())
-        self._damages += [
-            Damage(name, 0, size, None, "the file is missing") for name, size in logs if name not in names
-        ]
-        logged: defaultdict[int, list[Entry]] = defaultdict(list)
-        for name in [name for name in names if name.endswith(".log")]:
-            self._read_log(self._opened(path / name, on_read), _NUMBERS | by_id.keys(), logged)
-        for number, family in _families_of(logged, by_id).items():
-            self._logged[family] += logged[number]
-        for entries in self._logged.values():
-            entries.sort(key=_order)
+        self._open_logs(path, [name for name in names if name.endswith(".log")], manifest, by_id, on_read)
 
     def _open_tables(
         self, path: Path, names: list[str], manifest: Manifest, on_read: Callable[[int], None]
@@ -211,6 +201,33 @@ class RawDatabase:
                     self._tables.append(table)
         return opened
 
+    def _open_logs(
+        self,
+        path: Path,
+        names: Sequence[str],
+        manifest: Manifest,
+        by_id: Mapping[int, str],
+        on_read: Callable[[int], None],
+    ) -> None:
+        logs = ((f"{number:06}.log", size) for number, size in manifest.logs.items())
+        self._damages += [
+            Damage(name, 0, size, None, "the file is missing") for name, size in logs if name not in names
+        ]
+        logged: defaultdict[int, list[Entry]] = defaultdict(list)
+        sources: defaultdict[int, dict[str, int]] = defaultdict(dict)
+        for name in names:
+            file = self._opened(path / name, on_read)
+            for number in self._read_log(file, _NUMBERS | by_id.keys(), logged):
+                sources[number][name] = file.size
+        families = _families_of(logged, by_id)
+        for number, family in families.items():
+            self._logged[family] += logged[number]
+        for entries in self._logged.values():
+            entries.sort(key=_order)
+        for number in sorted(sources.keys() - families.keys()):
+            what = f"rows of column family {number}: no file names it, and their form does not tell which it is"
+            self._damages += [Damage(name, 0, size, None, what) for name, size in sources[number].items()]
+
     def _opened(self, path: Path, on_read: Callable[[int], None]) -> FileBytes:
         file = self._files.enter_context(FileBytes(path, on_read))
         self.bytes += file.size
@@ -226,11 +243,16 @@ class RawDatabase:
             what = "it names a MANIFEST that does not exist"
             self._damages.append(Damage("CURRENT", 0, len(named), None, what, has_rows=False))
 
-    def _read_log(self, file: FileBytes, numbers: AbstractSet[int], logged: defaultdict[int, list[Entry]]) -> None:
+    def _read_log(self, file: FileBytes, numbers: AbstractSet[int], logged: defaultdict[int, list[Entry]]) -> set[int]:
+        """Add the rows of a log to `logged`; return the numbers of families of which it has intact values."""
+        found = set()
         for record in read_log(file.read(0, file.size), file.name, self._damages):
             for number, entry, until in read_batch(record.data, numbers, is_intact=record.is_intact):
                 if until is None and (entry.is_intact or entry.value is not None):
                     logged[number].append(entry)
+                    if entry.is_intact and entry.value is not None:
+                        found.add(number)
+        return found
 
 
 def _push(
