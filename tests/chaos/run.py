@@ -1,4 +1,4 @@
-"""The long form of the harnesses: ``make chaos ARGS='kill power_cut --seed 7 --count 100'``.
+"""The long form of the harnesses: ``make chaos ARGS='kill power-cut --seed 7 --count 100'``.
 
 Each prints one final line with figures. Exits with 1 if one of them fails.
 """
