@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -263,7 +264,9 @@ async def test_what_was_used_least_recently_is_removed(local: CollectableStore, 
     await store.close()
 
 
-async def test_what_could_not_be_removed_is_still_counted(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_could_not_be_removed_is_still_counted(
+    upstream: Upstream, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     datas = [random_bytes(30_000, seed) for seed in range(6)]
     names = [multihash_of(data) for data in datas]
     await upstream.store.put_payloads(list(zip(names, datas, strict=True)))
@@ -275,10 +278,14 @@ async def test_what_could_not_be_removed_is_still_counted(upstream: Upstream, mo
 
     store = await open_tiered(MemoryStore(), _origin(upstream), 130_000)
     monkeypatch.setattr(Kept, "_remove", refuse)
-    await store.get_payloads(names)
-    await refused.wait()
-    await asyncio.sleep(0)
+    for _ in range(20):
+        refused.clear()
+        await store.get_payloads(names)
+        store._kept.note(b"another", 0)
+        await refused.wait()
+        await asyncio.sleep(0)
     assert store.figures().bytes == 180_000
+    assert [message.partition(":")[0] for message in caplog.messages] == ["what is not used any more cannot be removed"]
     await store.close()
 
 
@@ -337,7 +344,8 @@ async def _is_there(store: Store, name: bytes) -> bool:
         return False
 
 
-async def test_an_edge_without_room_still_answers(upstream: Upstream) -> None:
+async def test_an_edge_without_room_still_answers(upstream: Upstream, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     root, pages = await put_map(upstream.store, 800)
     data = random_bytes(CHUNK_BYTES + 1)
     async with upstream.store.begin_payload() as writer:
@@ -350,9 +358,33 @@ async def test_an_edge_without_room_still_answers(upstream: Upstream) -> None:
         assert await read(store, multihash_of(data)) == data
     assert await store.obstacles() == []
     assert await store.healthy()
+    assert [message.partition(":")[0] for message in caplog.messages] == ["nothing can be kept"]
     await store.close()
     assert not await store.healthy()
     assert len(await store.obstacles()) == 1
+
+
+async def test_an_upstream_that_is_away_is_logged_once_and_so_is_its_return(
+    tiered: TieredStore, upstream: Upstream, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    data = random_bytes(100)
+    await upstream.store.put_payloads([(multihash_of(data), data)])
+    upstream.is_away = True
+    for number in range(20):
+        with pytest.raises(Unavailable):
+            await tiered.get(Table.PAGES, [number.to_bytes(32)])
+        with pytest.raises(Unavailable):
+            await tiered.get(Table.ROOTS, [bytes(Cid(payload_cid(b"%d" % number)))])
+        with pytest.raises(Unavailable):
+            await tiered.get_payloads([multihash_of(data)])
+    upstream.is_away = False
+    for _ in range(2):
+        assert await tiered.get_payloads([multihash_of(data)]) == [data]
+        assert await tiered.get_payloads([multihash_of(b"absent")]) == [None]
+    begun, ended = caplog.messages
+    assert begun == "the upstream http://upstream does not answer: the upstream is away"
+    assert ended.startswith("the upstream http://upstream answers again after ")
 
 
 async def test_an_edge_takes_no_writes(tiered: TieredStore) -> None:

@@ -152,6 +152,21 @@ class UnreadableRdict:
         self._inner.close()
 
 
+async def test_ssts_that_cannot_be_read_are_logged_once_and_so_is_their_end(
+    rocks: RocksStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    replica = replica_of(rocks)
+    with monkeypatch.context() as patched:
+        patched.setattr("coregw.store.rocksdb.replica.Rdict", None)
+        for _ in range(5):
+            replica.refresh()
+    replica.refresh()
+    replica.close()
+    begun, ended = [record.getMessage() for record in caplog.records if record.name == "coregw.store.rocksdb.replica"]
+    assert "cannot be read, so all reads go to the owner process: " in begun
+    assert " can be read again after " in ended
+
+
 async def test_a_failed_read_of_ssts_is_repeated_by_the_owner(
     rocks: RocksStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,7 +183,7 @@ async def test_without_readable_ssts_every_read_goes_to_the_owner(
 ) -> None:
     await put_numbered_pages(rocks, range(3))
     async with shared(rocks, Replica(tmp_path / "no store", "test", cache_bytes=1 << 20, threads=1)) as (worker, _):
-        while "cannot read the SSTs" not in caplog.text:
+        while "cannot be read, so all reads" not in caplog.text:
             await asyncio.sleep(0)
         assert await get_pages(worker, [digest(1)]) == [page(1)]
 

@@ -21,6 +21,7 @@ from functools import partial
 from typing import Final
 
 from coregw.errors import CoregwError, InvalidInput, Unavailable
+from coregw.failures import RepeatedFailure
 from coregw.gateway.app import open_engine
 from coregw.gateway.heap import limit_collector, limit_heap
 from coregw.gateway.limits.descriptors import fit_descriptors
@@ -229,13 +230,15 @@ class _Workers:
         """Flush the memtables when workers miss too often."""
         if not isinstance(self._store, RocksStore):
             return
+        unflushed = RepeatedFailure(logger, "the memtables cannot be flushed", "the memtables are flushed again")
         while True:
             await asyncio.sleep(_MISS_WINDOW_SECONDS)
             if self._misses >= _MAX_MISSES:
                 try:
                     await self._store.flush()
+                    unflushed.ends()
                 except CoregwError as error:
-                    logger.warning("could not flush the memtables: %s", error)
+                    unflushed.occurs(error)
             self._misses = 0
 
     def _is_ready(self, number: int) -> None:

@@ -148,9 +148,9 @@ def test_a_short_request_is_served_before_uploads(loop: Callable[[], asyncio.Abs
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_accepting_goes_on_when_descriptors_are_available_again(
-    loop: Callable[[], asyncio.AbstractEventLoop],
+    loop: Callable[[], asyncio.AbstractEventLoop], caplog: pytest.LogCaptureFixture
 ) -> None:
-    failures = [errno.EMFILE, errno.ECONNABORTED, errno.ENFILE]
+    failures = [errno.EMFILE, errno.ECONNABORTED, errno.ENFILE, errno.EMFILE]
 
     class Listener(socket.socket):
         def accept(self) -> tuple[socket.socket, object]:
@@ -165,3 +165,6 @@ def test_accepting_goes_on_when_descriptors_are_available_again(
             client.sendall(b"waits")
             assert runner.run(accept(listener, 1, {b"waits"})) == [b"waits"]
     assert not failures
+    begun, ended = caplog.messages
+    assert begun == "no connection can be accepted: as if"
+    assert ended.startswith("connections are accepted again after ")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import logging
 import socket
 import stat
 from collections.abc import Iterator
@@ -192,6 +194,30 @@ def test_an_operation_streams_its_newest_progress_and_a_heartbeat() -> None:
     shown = {"progress": {"step": "counting", "done": 1000, "total": 1000, "unit": "numbers"}}
     assert progress == [shown] * len(progress)
     assert result == {"result": {"count": 1000}}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_end_of_an_operation_is_logged_if_an_operator_requested_it(
+    fails: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def operation(_: Report) -> Counted:
+        if fails:
+            raise InvalidInput("nothing to count")
+        return Counted(1)
+
+    async def run() -> None:
+        operations = Operations()
+        with contextlib.suppress(InvalidInput):
+            await operations.run("scrub", operation)
+        assert not caplog.messages  # its caller knows whether it has failed before
+        reply = operations.stream(SCOPE, "fsck", operation)
+        assert not isinstance(reply.body, bytes)
+        async for _ in reply.body:
+            pass
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(run())
+    assert caplog.messages == ["fsck failed: nothing to count" if fails else "fsck succeeded"]
 
 
 def test_a_failed_operation_ends_with_its_error_and_another_may_start() -> None:

@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from coregw.errors import CoregwError
+from coregw.failures import RepeatedFailure
 from coregw.messages import encode
 from coregw.messages.record import PublishedRecord
 from coregw.store import Store, Table
@@ -57,6 +58,9 @@ class LastingNames:
     def __init__(self, store: Store, upstream: str) -> None:
         self._store = store
         self._upstream = upstream
+        self._unkept = RepeatedFailure(
+            _log, "what is known of names is not kept for the next start", "what is known of names is kept again"
+        )
 
     async def find(self, scope: str, name: str) -> tuple[float, PublishedRecord] | None:
         """Return how many seconds ago the upstream was asked for a name, and what it said; None if that is unknown."""
@@ -98,8 +102,9 @@ class LastingNames:
         try:
             await self._store.put({Table.RECORDS: [(_key(scope, name), value)]}, durable=False)
         except CoregwError as error:
-            _log.warning("what is known of %s/%s is not kept for the next start: %s", scope, name, error)
+            self._unkept.occurs(f"{scope}/{name}: {error}")
             return False
+        self._unkept.ends()
         return True
 
 

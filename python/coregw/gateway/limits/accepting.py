@@ -28,6 +28,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from coregw.failures import RepeatedFailure
 from coregw.gateway.limits.iteration import IterationBudget
 from coregw.gateway.limits.tcp import CONTINUE, arrived_bytes, is_half_closed, is_reset
 
@@ -85,6 +86,7 @@ class Acceptor:
         self._admitted_at = 0.0  # by the thread's CPU time: other processes make no iteration longer
         self._connecting: set[asyncio.Task[object]] = set()
         self._retry: asyncio.TimerHandle | None = None
+        self._exhausted = RepeatedFailure(logger, "no connection can be accepted", "connections are accepted again")
         listener.setblocking(False)
         self._loop.add_reader(listener, self._accept)
 
@@ -108,7 +110,7 @@ class Acceptor:
                     break
                 self._half_closed.popleft().close()
             try:
-                self._sort(self._listener.accept()[0])
+                accepted = self._listener.accept()[0]
             except (BlockingIOError, InterruptedError):
                 break
             except OSError as error:
@@ -116,6 +118,9 @@ class Acceptor:
                     self._pause(error)
                     break
                 # otherwise it is an error of that connection
+            else:
+                self._exhausted.ends()
+                self._sort(accepted)
         if self._next is None:
             self._admit(1.0)
 
@@ -187,7 +192,7 @@ class Acceptor:
 
     def _pause(self, error: OSError) -> None:
         """Stop accepting for a while."""
-        logger.warning("no connection is accepted for %g s: %s", _RETRY_SECONDS, error.strerror)
+        self._exhausted.occurs(error.strerror)
         self._loop.remove_reader(self._listener)
         self._retry = self._loop.call_later(_RETRY_SECONDS, self._loop.add_reader, self._listener, self._accept)
 

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 from litestar import Request, post
 
 from coregw.errors import CoregwError
+from coregw.failures import RepeatedFailure
 from coregw.gateway.docs.description import DESCRIPTION, Description
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.http.requests import query_parameters
@@ -45,14 +46,16 @@ async def scrub(management: Management) -> None:
     """Check the store again and again until cancelled, and log each finding once."""
     rate = management.gateway.settings.scrub_bytes_per_second
     known: set[str] = set()
+    failed = RepeatedFailure(logger, "the store was not scrubbed", "the store is scrubbed again", logging.ERROR)
     while True:
         try:
             found = cast("CheckResult", await management.operations.run("scrub", _checking(management, rate)))
         except CoregwError as error:
-            logger.error("the store was not scrubbed: %s", error)
+            failed.occurs(error)
         except Exception:
             logger.exception("the scrub failed")
         else:
+            failed.ends()
             lines = set(found.lines())
             for line in sorted(lines - known):
                 logger.error("scrub: %s", line)

@@ -100,12 +100,12 @@ class Operations:
         return [each.describe() for each in self._running.values()]
 
     async def run(self, kind: str, operation: Operation) -> msgspec.Struct:
-        """Run an operation to its end without a client, and return its result.
+        """Run an operation to its end without a client, and return its result. The caller logs how it ended.
 
         Raises:
             Unavailable: If an operation of this kind is in progress, or the gateway is shutting down.
         """
-        running = self._start(kind, operation)
+        running = self._start(kind, operation, is_logged=False)
         try:
             return await running.task
         finally:
@@ -122,7 +122,7 @@ class Operations:
         Raises:
             Unavailable: If an operation of this kind is in progress, or the gateway is shutting down.
         """
-        lines = self._lines(scope, self._start(kind, operation))
+        lines = self._lines(scope, self._start(kind, operation, is_logged=True))
         return Reply(lines, media_type="application/x-ndjson", headers={"Cache-Control": "no-store"})
 
     async def close(self) -> None:
@@ -131,28 +131,27 @@ class Operations:
         for running in list(self._running.values()):
             await running.end()
 
-    def _start(self, kind: str, operation: Operation) -> _Running:
+    def _start(self, kind: str, operation: Operation, *, is_logged: bool) -> _Running:
         if self._is_closed:
             raise Unavailable("the gateway is shutting down")
         if kind in self._running:
             raise Unavailable(f"{kind} is in progress already; wait until it has ended")
         running = _Running(kind, operation)
         self._running[kind] = running
-        running.task.add_done_callback(partial(self._note_end, kind))
+        running.task.add_done_callback(partial(self._note_end, kind, is_logged))
         return running
 
-    def _note_end(self, kind: str, task: asyncio.Task[msgspec.Struct]) -> None:
+    def _note_end(self, kind: str, is_logged: bool, task: asyncio.Task[msgspec.Struct]) -> None:
         del self._running[kind]
         ended = self.ended.setdefault(kind, EndedOperations())
         if task.cancelled():
-            outcome = Outcome.CANCELLED
-            logger.info("%s was cancelled", kind)
+            outcome, text = Outcome.CANCELLED, "was cancelled"
         elif (error := task.exception()) is not None:
-            outcome = Outcome.FAILED
-            logger.warning("%s failed: %s", kind, error)
+            outcome, text = Outcome.FAILED, f"failed: {error}"
         else:
-            outcome, ended.result = Outcome.SUCCEEDED, task.result()
-            logger.info("%s succeeded", kind)
+            outcome, text, ended.result = Outcome.SUCCEEDED, "succeeded", task.result()
+        if is_logged:
+            logger.log(logging.WARNING if outcome is Outcome.FAILED else logging.INFO, "%s %s", kind, text)
         ended.counts[outcome] += 1
         ended.times[outcome] = time.time()
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from coregw.errors import CoregwError
+from coregw.failures import RepeatedFailure
 from coregw.store.postgres.chunks import drop_upload
 from coregw.store.postgres.payloads import Payloads
 from coregw.store.postgres.ticks import NOW, TICK, TICK_SECONDS
@@ -53,6 +54,7 @@ class Upkeep:
         loop = asyncio.get_running_loop()
         beats, sweeps = loop.time() + _HEARTBEAT_SECONDS, loop.time() + _SWEEP_SECONDS
         ticks = loop.time()
+        waits = RepeatedFailure(logger, "the upkeep of the store waits", "the upkeep of the store continues")
         while True:
             await asyncio.sleep(_REFRESH_SECONDS)
             try:
@@ -66,8 +68,9 @@ class Upkeep:
                 if loop.time() >= sweeps:
                     sweeps = loop.time() + _SWEEP_SECONDS
                     await self.sweep()
+                waits.ends()
             except CoregwError as error:
-                logger.warning("the upkeep of the store waits: %s", error)
+                waits.occurs(error)
             except Exception:
                 logger.exception("the upkeep of the store failed")
 

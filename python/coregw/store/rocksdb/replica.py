@@ -19,6 +19,7 @@ from typing import Final, cast
 
 from rocksdict import AccessType, Cache, Rdict
 
+from coregw.failures import RepeatedFailure
 from coregw.store.rocksdb.directory import DATABASE
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.options import database_options, family_options
@@ -47,6 +48,10 @@ class Replica:
     def __init__(self, path: Path, name: str, *, cache_bytes: int, threads: int) -> None:
         self._database = path / DATABASE
         self._folder = path / _FOLDER / name
+        ssts = f"the SSTs in {self._database}"
+        self._unreadable = RepeatedFailure(
+            _log, f"{ssts} cannot be read, so all reads go to the owner process", f"{ssts} can be read again"
+        )
         self._cache_bytes = cache_bytes
         self._root: Rdict | None = None
         self._families: dict[Family, Rdict] = {}
@@ -73,7 +78,9 @@ class Replica:
             else:
                 self._root.try_catch_up_with_primary()
         except Exception as error:  # noqa: BLE001 - rocksdict has no classes of its own; the next attempt may succeed
-            _log.warning("cannot read the SSTs in %s, so all reads go to the owner process: %s", self._database, error)
+            self._unreadable.occurs(error)
+        else:
+            self._unreadable.ends()
         return time.monotonic() - began
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from coregw.errors import Unavailable
+from coregw.failures import RepeatedFailure
 from coregw.store import Stored, Table
 from coregw.store.collection import CollectableStore, Collection
 from coregw.store.tiered.order import UseOrder
@@ -77,6 +78,9 @@ class Kept:
         self._total = self._hits = self._evicted = 0
         self._evicting: asyncio.Task[None] | None = None
         self._saving: asyncio.Task[None] | None = None
+        self._unremoved = RepeatedFailure(
+            _log, "what is not used any more cannot be removed", "what is not used any more is removed again"
+        )
 
     async def load(self) -> None:
         """Take stock of what an earlier process has kept, in the order in which that has used it."""
@@ -152,9 +156,11 @@ class Kept:
                     if not removed:
                         break
         except Unavailable as error:
-            _log.warning("what is not used any more cannot be removed: %s", error.message)
+            self._unremoved.occurs(error.message)
             for name, size in oldest.items():
                 self.note(name, size)
+        else:
+            self._unremoved.ends()
 
     async def _remove(self, collection: Collection, oldest: Mapping[bytes, int]) -> int:
         """Remove objects by kind and key; return how many. Those that the local store does not remove stay."""

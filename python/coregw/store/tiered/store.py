@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import IO, NoReturn, cast
 
 from coregw.errors import InvalidInput, PayloadNotFound, Unavailable
+from coregw.failures import RepeatedFailure
 from coregw.store import CHUNK_BYTES, Stored, Table
 from coregw.store.arguments import check_range, check_renewal
 from coregw.store.collection import CollectableStore
@@ -54,6 +55,9 @@ class TieredStore(ReadingStore):
         self._kept = kept
         self._loading: dict[bytes, asyncio.Future[None]] = {}
         """By kind and key: requests for objects in progress."""
+        upstream = f"the upstream {origin.upstream.url}"
+        self._away = RepeatedFailure(_log, f"{upstream} does not answer", f"{upstream} answers again")
+        self._unkept = RepeatedFailure(_log, "nothing can be kept", "what is read is kept again")
 
     async def load(self) -> None:
         """Take stock of what an earlier process has kept."""
@@ -140,13 +144,15 @@ class TieredStore(ReadingStore):
         return dict(zip(keys, await self._local.get(Table.RECORDS, [kind + key for key in keys]), strict=True))
 
     async def _load_pages(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
-        pages = await self._origin.get(Table.PAGES, digests)
+        with self._asking():
+            pages = await self._origin.get(Table.PAGES, digests)
         found = {digest: page for digest, page in zip(digests, pages, strict=True) if page is not None}
         await self._keep({Table.PAGES: [*found.items()]}, ((PAGE + key, len(page)) for key, page in found.items()))
         return found
 
     async def _load_roots(self, roots: Sequence[bytes]) -> dict[bytes, bytes]:
-        rows = await self._origin.get(Table.ROOTS, roots)
+        with self._asking():
+            rows = await self._origin.get(Table.ROOTS, roots)
         found = {root: row for root, row in zip(roots, rows, strict=True) if row is not None}
         named = [(ROOT + root, row) for root, row in found.items()]
         await self._keep({Table.RECORDS: named}, ((key, ROOT_BYTES) for key, _ in named))
@@ -158,10 +164,21 @@ class TieredStore(ReadingStore):
         try:
             await self._local.put(rows, durable=False)
         except Unavailable as error:
-            _log.warning("nothing can be kept: %s", error.message)
+            self._unkept.occurs(error.message)
             return
+        self._unkept.ends()
         for key, size in notes:
             self._kept.note(key, size)
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """The context of a request to the upstream, to log when it is away."""
+        try:
+            yield
+        except Unavailable as error:
+            self._away.occurs(error.message)
+            raise
+        self._away.ends()
 
     # --- payloads -----------------------------------------------------------------------------------------------------
 
@@ -191,7 +208,8 @@ class TieredStore(ReadingStore):
     async def _said_sizes(self, multihashes: Sequence[bytes]) -> list[int | None]:
         sizes = dict(zip(multihashes, await self._local.stat_payloads(multihashes), strict=True))
         if missing := [multihash for multihash, size in sizes.items() if size is None]:
-            sizes |= zip(missing, await self._origin.stat_payloads(missing), strict=True)
+            with self._asking():
+                sizes |= zip(missing, await self._origin.stat_payloads(missing), strict=True)
         return [sizes[multihash] for multihash in multihashes]
 
     async def get_payloads(self, multihashes: Sequence[bytes]) -> list[bytes | None]:
@@ -239,7 +257,8 @@ class TieredStore(ReadingStore):
         self._kept.misses += 1
         future = self._loading[name] = asyncio.get_running_loop().create_future()
         try:
-            file = await self._origin.open_payload(multihash)
+            with self._asking():
+                file = await self._origin.open_payload(multihash)
             if file is not None:
                 try:
                     await self._keep_payload(multihash, file)
@@ -284,8 +303,9 @@ class TieredStore(ReadingStore):
                         await writer.write(chunk)
                     await writer.commit(multihash)
         except Unavailable as error:
-            _log.warning("nothing can be kept: %s", error.message)
+            self._unkept.occurs(error.message)
         else:
+            self._unkept.ends()
             self._kept.note(PAYLOAD + multihash, size)
         finally:
             file.seek(0)

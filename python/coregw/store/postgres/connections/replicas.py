@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from coregw.errors import CoregwError
+from coregw.failures import RepeatedFailure
 from coregw.store.postgres.connections.database import Database, Query, Row
 
 __all__ = ["Replicas"]
@@ -38,6 +39,7 @@ class Replicas:
         self._database: Database | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._next_attempt = 0.0
+        self._away = RepeatedFailure(logger, "reads go to the primary", "reads go to a standby again")
         self.hits = 0
         """How many rows a standby returned."""
 
@@ -52,7 +54,7 @@ class Replicas:
         try:
             rows = await self._database.read(query, *arguments, seconds=_READ_SECONDS)
         except CoregwError as error:
-            logger.warning("reads go to the primary for %g s: the standby failed: %s", _RETRY_SECONDS, error)
+            self._away.occurs(f"the standby failed: {error}")
             self._next_attempt = time.monotonic() + _RETRY_SECONDS
             lost, self._database = self._database, None
             if lost is not None:
@@ -78,8 +80,9 @@ class Replicas:
                 await database.close()
                 raise
             self._database = database
+            self._away.ends()
         except CoregwError as error:
-            logger.info("no standby answers, so reads go to the primary: %s", error)
+            self._away.occurs(f"no standby answers: {error}")
             self._next_attempt = time.monotonic() + _RETRY_SECONDS
         finally:
             self._connecting = None
