@@ -1,6 +1,6 @@
 """The Rust extension: trees, proofs, verification, and operations on stored pages.
 
-It does no I/O, but for the files that `hash_survey` and `FolderUpload` read, the cache of their states, and the
+It does no I/O, but for folders (`survey`, `hash_survey`, `FolderUpload`, `FolderWriter`, `files_match`) and the
 temporary file of an `ArcSorter`.
 
 Results contain CIDs as text (``b...``); arguments take text in any multibase of protocol section 1, the binary form as
@@ -664,23 +664,27 @@ def decode_attributes(target: CidLike, payload: Buffer | None = None) -> Attribu
     """
 
 def files_match(
+    top: str | os.PathLike[str],
     files: Sequence[tuple[str | os.PathLike[str], Sequence[tuple[CidLike, int | None]]]],
     progress: Callable[[int], object] | None = None,
 ) -> list[bool]:
     """Return whether each of these files consists of its payloads. O(bytes), on all cores, with the GIL released.
 
-    A file that is missing, can't be read or is not a regular file does not match. Symbolic links are not followed.
+    A file that is missing, can't be read, is not a regular file or is not below `top` does not match. No symbolic link
+    below `top` is followed, also if it is put there meanwhile.
 
     Args:
-        files: The files: the path of each, and its payloads in order, as CIDs and sizes. The size of the last one may
-            be None.
+        top: The folder that the files are below. Its own path may lead through links.
+        files: The files: the path of each, relative to `top`, and its payloads in order, as CIDs and sizes. The size
+            of the last one may be None.
         progress: Called about every 50 milliseconds with the number of bytes that were read since, in the caller's
             thread. An exception that it raises ends the work.
 
     Raises:
+        OSError: If `top` can't be opened.
         KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
 
-    >>> files_match([("/does/not/exist", [("bafkqaaa", 0)])])
+    >>> files_match("/", [("does/not/exist", [("bafkqaaa", 0)])])
     [False]
     """
 
@@ -985,7 +989,7 @@ def hash_survey(
     Args:
         found: The survey.
         suite: The hash function of lists and maps: ``sha2-256`` or ``blake3``.
-        known: FileTargets of files that need not be read, by their positions in the survey.
+        known: The targets and sizes of files that need not be read, by their positions in the survey.
         xattrs: Whether extended attributes are read as well.
         progress: Called about every 50 milliseconds with the number of bytes that were read since, in the caller's
             thread. An exception that it raises ends the work.
@@ -1125,7 +1129,7 @@ def verify_scan(root: CidLike, prefix: PathLike, after: PathLike | None, limit: 
     Raises:
         ProofError: If `proof` does not prove the page. The message names the check that failed, and where.
         InvalidInput: If `root` is not the root of a map (code ``kind_mismatch``), a path is malformed, `after` is not
-            below `prefix`, or `limit` is 0.
+            below `prefix`, or `limit` is not from 1 to 2^53 - 1.
 
     >>> m = Map({"a/b": payload_cid(b"hello"), "a/c": payload_cid(b"world"), "d": payload_cid(b"")})
     >>> page = verify_scan(m.root, "a", None, 10, m.scan("a", limit=10).proof)
@@ -1484,9 +1488,9 @@ class Operation:
     """The store's time when its first pages were put without a root record; the driver sets it."""
     busy_seconds: float
     """The time that `poll` has taken so far, in seconds, without waiting for the GIL."""
-    ways: list[tuple[bytes, list[bytes]]]
+    lookahead: list[tuple[bytes, list[bytes]]]
     """What it will look for in the trees of roots for which it waits, as far as it knows: for each such root (a binary
-    CID) the keys, as bytes, or where a listing begins. Pages on the way to them may be read early.
+    CID) the keys, as bytes, or where a listing begins. Pages on the paths to them may be read early.
     """
     held_bytes: int
     """The memory of what the operation holds, in bytes: the nodes that its current query has visited and made, the arcs
@@ -1973,7 +1977,7 @@ class Map(Mapping[str, str]):
 
         Raises:
             InvalidInput: If a path is malformed or `after` is not below `prefix` (code ``invalid_path``), or `limit` is
-                0.
+                not from 1 to 2^53 - 1.
 
         >>> m = Map({"a/b": payload_cid(b"hello"), "a/c": payload_cid(b"world"), "d": payload_cid(b"")})
         >>> page = m.scan("a", limit=1)

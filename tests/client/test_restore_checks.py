@@ -57,7 +57,25 @@ def test_files_match_only_their_own_bytes(tmp_path: Path) -> None:
         ("empty", [(cid(A), None)], False),
         *((name, [(cid(A), None)], False) for name in ("link", "folder", "pipe", "missing")),
     ]
-    assert _core.files_match([(tmp_path / name, given) for name, given, _ in cases]) == [each for *_, each in cases]
+    assert _core.files_match(tmp_path, [(name, given) for name, given, _ in cases]) == [each for *_, each in cases]
+
+
+def test_no_file_outside_the_folder_is_read_to_compare_it(tmp_path: Path) -> None:
+    top, outside = tmp_path / "top", tmp_path / "outside"
+    (top / "folder").mkdir(parents=True)
+    (top / "folder/file").write_bytes(A)
+    outside.mkdir()
+    (outside / "file").write_bytes(A)
+    (top / "link").symlink_to(outside)
+    (tmp_path / "link to top").symlink_to(top)
+    parts = [(cid(A), len(A))]
+    paths = ["folder/file", "link/file", "../outside/file", str(outside / "file"), "folder/../folder/file", "", "."]
+    for folder in (top, tmp_path / "link to top"):
+        found = _core.files_match(folder, [(path, parts) for path in paths])
+        assert found == [True, False, False, False, False, False, False]
+    for missing in (tmp_path / "missing", top / "folder/file"):
+        with pytest.raises(OSError, match=missing.name):
+            _core.files_match(missing, [("file", parts)])
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,21 @@ def test_only_folders_of_the_tree_are_entered(out: Path) -> None:
         ("d", "extra"): "file",
         ("d", "e"): "folder",
     }
+
+
+def test_a_link_that_takes_the_place_of_a_folder_is_not_entered(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scandir = os.scandir
+
+    def swapped(folder: int) -> nullcontext[list[os.DirEntry[str]]]:
+        listed = [*scandir(folder)]
+        if not (out / "aside").exists():
+            (out / "d").rename(out / "aside")
+            (out / "d").symlink_to(out / "extra")
+        return nullcontext(listed)
+
+    monkeypatch.setattr(os, "scandir", swapped)
+    with pytest.raises(OSError, match=str(out / "d")):
+        survey_existing(out, {("d",)})
 
 
 def test_what_the_tree_lacks_is_deleted_on_request(gateway: str, root_of: Callable[..., str], out: Path) -> None:

@@ -30,8 +30,8 @@ mod verify;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Trees, proofs, verification and pages: everything of coregw that computes. Does no I/O, but for the files that
-/// `hash_survey` and `FolderUpload` read, the cache of their states, and the temporary file of an `ArcSorter`.
+/// Trees, proofs, verification and pages: everything of coregw that computes. Does no I/O, but for folders (`survey`,
+/// `hash_survey`, `FolderUpload`, `FolderWriter`, `files_match`) and the temporary file of an `ArcSorter`.
 #[pyo3::pymodule]
 mod _core {
     use pyo3::prelude::*;

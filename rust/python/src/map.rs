@@ -222,7 +222,7 @@ impl Map {
     ///
     /// Raises:
     ///     InvalidInput: If a path is malformed or `after` is not below `prefix` (code ``invalid_path``), or `limit` is
-    ///         0.
+    ///         not from 1 to 2^53 - 1.
     ///
     /// >>> m = Map({"a/b": payload_cid(b"hello"), "a/c": payload_cid(b"world"), "d": payload_cid(b"")})
     /// >>> page = m.scan("a", limit=1)

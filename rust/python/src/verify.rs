@@ -299,7 +299,7 @@ pub fn verify_range<'py>(
 /// Raises:
 ///     ProofError: If `proof` does not prove the page. The message names the check that failed, and where.
 ///     InvalidInput: If `root` is not the root of a map (code ``kind_mismatch``), a path is malformed, `after` is not
-///         below `prefix`, or `limit` is 0.
+///         below `prefix`, or `limit` is not from 1 to 2^53 - 1.
 ///
 /// >>> m = Map({"a/b": payload_cid(b"hello"), "a/c": payload_cid(b"world"), "d": payload_cid(b"")})
 /// >>> page = verify_scan(m.root, "a", None, 10, m.scan("a", limit=10).proof)

@@ -130,7 +130,8 @@ async def _with_ranges(
     place = places["/".join(found.segments)]
     if not is_list or sum(size or 0 for _, size in parts) == hashed[place].size:
         file = surveyed.location(place)
-        if (await in_thread(_core.files_match, [(file, parts)]))[0]:
+        top = file.parents[len(found.segments) - 1]
+        if (await in_thread(_core.files_match, top, [(file.relative_to(top), parts)]))[0]:
             return replace(found, before=None, after=None) if found.attributes else None
     chunks = hashed.chunks(place)
     if chunks is None or not is_list:

@@ -84,17 +84,17 @@ def publish(tree: Path, destination: Path, *, existed: bool) -> None:
 def survey_existing(top: Path, entered: Collection[tuple[str, ...]] | None) -> Existing:
     """Return what is below a folder, but for incomplete files; nothing if it does not exist. O(entries).
 
-    Symbolic links are not followed.
+    Symbolic links are not followed, also if one takes the place of a folder meanwhile: that is an error.
 
     Args:
         top: The folder.
         entered: The folders below it that are entered; None enters all.
     """
     found: Existing = {}
-    pending: list[tuple[Path, tuple[str, ...]]] = [(top, ())] if os.path.lexists(top) else []
+    pending: list[tuple[str, ...]] = [()] if os.path.lexists(top) else []
     while pending:
-        folder, path = pending.pop()
-        with os.scandir(folder) as listing:
+        path = pending.pop()
+        with reported_as(top.joinpath(*path)), open_below(top, path) as folder, os.scandir(folder) as listing:
             for entry in listing:
                 below = (*path, entry.name)
                 if below == (INSIDE,):
@@ -104,7 +104,7 @@ def survey_existing(top: Path, entered: Collection[tuple[str, ...]] | None) -> E
                 elif entry.is_dir(follow_symlinks=False):
                     found[below] = "folder"
                     if entered is None or below in entered:
-                        pending.append((Path(entry.path), below))
+                        pending.append(below)
                 else:
                     found[below] = "file" if entry.is_file(follow_symlinks=False) else "other"
     return found

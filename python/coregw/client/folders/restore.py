@@ -349,8 +349,8 @@ class _Restore:
             while unknown and size < COMPARED_BYTES and len(batch) < COMPARED_FILES:
                 batch.append(unknown.pop())
                 size += batch[-1].size or 0
-            paths = [(top.joinpath(*file.segments), file.parts) for file in batch]
-            matches = await in_thread(_core.files_match, paths)
+            files = [("/".join(file.segments), file.parts) for file in batch]
+            matches = await in_thread(_core.files_match, top, files)
             matching = [file for file, is_match in zip(batch, matches, strict=True) if is_match]
             right.update(file.segments for file in matching)
             self._progress(sum(file.size or 0 for file in matching))

@@ -6,6 +6,7 @@ use core::{InputCode, SUM_LIMIT};
 use coregw_core as core;
 use coregw_ops::folder::attributes::MODE_BITS;
 use coregw_ops::folder::{Attributes, Entry};
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
@@ -47,9 +48,9 @@ pub fn encode_attributes<'py>(
     kind: &str,
     size: Option<&Bound<'py, PyAny>>,
     mode: Option<&Bound<'py, PyAny>>,
-    mtime_ns: Option<i64>,
+    mtime_ns: Option<&Bound<'py, PyAny>>,
     link: Option<BytesLike>,
-    owner: Option<(u32, u32)>,
+    owner: Option<&Bound<'py, PyAny>>,
     xattrs: Option<BTreeMap<String, BytesLike>>,
 ) -> PyResult<(Bound<'py, PyString>, Bound<'py, PyBytes>)> {
     let entry = match (kind, link.as_deref()) {
@@ -65,8 +66,8 @@ pub fn encode_attributes<'py>(
         entry,
         size: number(size, "size", SUM_LIMIT - 1)?,
         mode: number(mode, "mode", MODE_BITS.into())?.map(|mode| mode as u16),
-        mtime: mtime_ns,
-        owner,
+        mtime: in_range(mtime_ns, "mtime_ns is from -2^63 to 2^63 - 1")?,
+        owner: in_range(owner, "each id of owner is from 0 to 2^32 - 1")?,
         xattrs: xattrs.unwrap_or_default().into_iter().map(|(name, value)| (name, value.to_vec())).collect(),
     };
     let record = call(|| attributes.record())?;
@@ -83,6 +84,18 @@ fn number(value: Option<&Bound<'_, PyAny>>, name: &str, most: u64) -> Result<Opt
         Some(number) if number <= most => Ok(Some(number)),
         _ => Err(refused(&format!("attributes: {name} is from 0 to {most}"))),
     }
+}
+
+/// An argument as Rust has it. Python's `OverflowError` says less than `rule`.
+fn in_range<'py, T>(value: Option<&Bound<'py, PyAny>>, rule: &str) -> PyResult<Option<T>>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
+{
+    let Some(value) = value else { return Ok(None) };
+    value.extract().map(Some).map_err(|error: PyErr| {
+        let is_out_of_range = error.is_instance_of::<PyOverflowError>(value.py());
+        if is_out_of_range { refused(&format!("attributes: {rule}")).into() } else { error }
+    })
 }
 
 /// Return what a record of a folder's map of attributes says (protocol section 7). O(bytes).

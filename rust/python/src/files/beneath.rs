@@ -14,17 +14,17 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLO
 const FILE: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
 /// A folder that stays the same one when its name is given to another.
-pub(super) struct Beneath(OwnedFd);
+pub struct Beneath(OwnedFd);
 
 impl Beneath {
     /// Opens the folder. Its own path may lead through links.
-    pub(super) fn new(top: &Path) -> io::Result<Self> {
+    pub fn new(top: &Path) -> io::Result<Self> {
         Ok(Self(fs::open(top, FOLDER, Mode::empty())?))
     }
 
-    /// Opens a file for reading; `below` is relative, and none of its names is `..`. ELOOP or ENOTDIR if a link is on
+    /// Opens a file or folder for reading; `below` is relative, and none of its names is `..`. ELOOP or ENOTDIR if a link is on
     /// the way.
-    pub(super) fn open(&self, below: &Path) -> io::Result<File> {
+    pub fn open(&self, below: &Path) -> io::Result<File> {
         self.open_as(below, FILE).map(File::from)
     }
 

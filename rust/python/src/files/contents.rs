@@ -116,7 +116,7 @@ pub(super) fn read_here(
 const FUNCTION: Function = Function::Sha2_256;
 
 /// Opens a file for reading. Does not follow a symbolic link, and does not block on a named pipe.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
+pub(super) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }
 

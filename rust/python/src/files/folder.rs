@@ -19,7 +19,7 @@ use crate::parallel;
 
 use super::contents::{self, Chunk, Contents, Unread};
 use super::entries::EntryKind;
-use super::hashed::{Hashed, Recorded, Totals, read_xattrs};
+use super::hashed::{Hashed, Recorded, Totals, Xattrs, read_xattrs};
 use super::signals::Signals;
 use super::survey::{Survey, each_item, place};
 
@@ -48,7 +48,7 @@ enum Outcome {
 /// What was found at one entry.
 struct Found {
     outcome: Outcome,
-    xattrs: Result<BTreeMap<String, Vec<u8>>, String>,
+    xattrs: Xattrs,
 }
 
 /// Read and hash the files of a survey on all cores, with the GIL released. Each byte is read once. O(bytes).
@@ -60,7 +60,7 @@ struct Found {
 /// Args:
 ///     found: The survey.
 ///     suite: The hash function of lists and maps: ``sha2-256`` or ``blake3``.
-///     known: FileTargets of files that need not be read, by their positions in the survey.
+///     known: The targets and sizes of files that need not be read, by their positions in the survey.
 ///     xattrs: Whether extended attributes are read as well.
 ///     progress: Called about every 50 milliseconds with the number of bytes that were read since, in the caller's
 ///         thread. An exception that it raises ends the work.
@@ -162,7 +162,7 @@ fn find(hashed: &Hashed, index: usize, xattrs: bool, signals: &Signals) -> Found
         found.outcome = read.map_or_else(Outcome::Unread, Outcome::Read);
     }
     if xattrs {
-        found.xattrs = read_xattrs(&hashed.state.location(index));
+        found.xattrs = read_xattrs(&hashed.state, index);
     }
     found
 }

@@ -1,13 +1,15 @@
 //! The files of a survey as they were read: their targets, and the records and roots of the folder's maps.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::io;
 use std::sync::Arc;
 
 use core::{Cid, Error, Key, Result, Suite};
 use coregw_core as core;
 use coregw_ops::folder::attributes::{self, MAX_XATTR_BYTES};
 use coregw_ops::folder::{self, Attributes, Entry};
+use xattr::FileExt as _;
 
 use super::contents::{Chunk, Contents};
 use super::entries::{EntryKind, FileState};
@@ -116,7 +118,7 @@ impl Hashed {
     }
 
     /// Notes the extended attributes of an entry.
-    pub(super) fn take_xattrs(&mut self, index: usize, found: Result<BTreeMap<String, Vec<u8>>, String>) {
+    pub(super) fn take_xattrs(&mut self, index: usize, found: Xattrs) {
         match found {
             Ok(xattrs) if xattrs.is_empty() => {}
             Ok(xattrs) => drop(self.xattrs.insert(index, xattrs)),
@@ -204,18 +206,30 @@ impl Hashed {
     }
 }
 
-/// The extended attributes of a file, link or folder. Attributes that vanish meanwhile are left out.
-///
-/// # Errors
-/// Why there is no record of them.
-pub(super) fn read_xattrs(file: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
+/// Names and values, or why there is no record of them. Attributes that vanish meanwhile are left out.
+pub(super) type Xattrs = std::result::Result<BTreeMap<String, Vec<u8>>, String>;
+
+/// The extended attributes of an entry; none if it can't be opened. O(depth).
+pub(super) fn read_xattrs(state: &State, index: usize) -> Xattrs {
+    if state.entries.kind(index) == EntryKind::Link {
+        // No call reads those of a link by a descriptor. Linux lets users set none there.
+        let link = state.location(index);
+        return collect_xattrs(xattr::list(&link), |name| xattr::get(&link, name));
+    }
+    let Ok(file) = state.open(index) else { return Ok(BTreeMap::new()) };
+    collect_xattrs(file.list_xattr(), |name| file.get_xattr(name))
+}
+
+fn collect_xattrs(
+    names: io::Result<impl Iterator<Item = OsString>>,
+    get: impl Fn(&OsStr) -> io::Result<Option<Vec<u8>>>,
+) -> Xattrs {
     let mut xattrs = BTreeMap::new();
-    let Ok(names) = xattr::list(file) else { return Ok(xattrs) };
-    for name in names {
+    for name in names.into_iter().flatten() {
         let Some(text) = name.to_str() else {
             return Err("the name of an extended attribute is not UTF-8".to_owned());
         };
-        if let Ok(Some(value)) = xattr::get(file, &name) {
+        if let Ok(Some(value)) = get(&name) {
             if value.len() > MAX_XATTR_BYTES {
                 return Err(format!("its extended attribute {text:?} is too long"));
             }

@@ -1,4 +1,4 @@
-//! Which files of a folder are left out: patterns in the syntax of `.gitignore`.
+//! Patterns of files that are left out of a folder, in the syntax of `.gitignore`.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -4,7 +4,7 @@
 
 pub mod attributes;
 #[cfg(unix)]
-mod beneath;
+pub mod beneath;
 pub mod chunks;
 #[cfg(unix)]
 mod contents;
@@ -27,6 +27,3 @@ pub mod unsupported;
 pub mod upload;
 #[cfg(unix)]
 mod walk;
-
-#[cfg(unix)]
-pub(crate) use contents::open;

@@ -17,6 +17,7 @@ use crate::detach::{self, Work};
 use crate::tuples;
 
 use super::beneath::Beneath;
+use super::contents;
 use super::entries::{EntryKind, FileState, FolderDraft, FolderItems, Inventory};
 use super::ignores::Excludes;
 use super::signals::Signals;
@@ -105,8 +106,8 @@ pub fn survey(py: Python<'_>, top: PathBuf, exclude: Vec<String>, gitignore: boo
 }
 
 /// The `OSError` that Python raises for a file.
-fn os_error(file: &Path, error: &io::Error) -> PyErr {
-    PyOSError::new_err((error.raw_os_error(), walk::why(error), file.to_path_buf()))
+pub fn os_error(file: &Path, error: &io::Error) -> PyErr {
+    PyOSError::new_err((error.raw_os_error(), walk::why(error), file.as_os_str().to_owned()))
 }
 
 fn single_file(top: &Path, state: FileState) -> Result<State> {
@@ -147,10 +148,10 @@ impl State {
         &self.skips
     }
 
-    /// Opens a file for reading. No symbolic link below the folder is followed. O(depth).
+    /// Opens a file or folder for reading. No symbolic link below the folder is followed. O(depth).
     pub(super) fn open(&self, index: usize) -> io::Result<File> {
         match &self.beneath {
-            None => super::open(&self.top),
+            None => contents::open(&self.top),
             Some(beneath) => beneath.open(&self.entries.path(index)),
         }
     }

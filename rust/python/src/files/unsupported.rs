@@ -1,4 +1,4 @@
-//! What of this extension needs a Unix, on other platforms: names that are there, so that modules can import them.
+//! Stand-ins, on other platforms, for the names that need a Unix, so that modules can import them.
 
 use std::ffi::CStr;
 

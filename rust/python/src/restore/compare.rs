@@ -1,7 +1,7 @@
 //! `files_match`: whether files have the bytes that payloads name.
 
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use core::Cid;
 use core::payload::Check;
@@ -10,8 +10,10 @@ use pyo3::prelude::*;
 
 use crate::cid::CidLike;
 use crate::detach::{self, Work};
+use crate::files::beneath::Beneath;
 use crate::files::signals::Signals;
-use crate::{files, parallel};
+use crate::files::survey::os_error;
+use crate::parallel;
 
 const READ_BYTES: usize = 256 << 10;
 
@@ -21,23 +23,27 @@ type PartLike = (CidLike, Option<u64>);
 
 /// Return whether each of these files consists of its payloads. O(bytes), on all cores, with the GIL released.
 ///
-/// A file that is missing, can't be read or is not a regular file does not match. Symbolic links are not followed.
+/// A file that is missing, can't be read, is not a regular file or is not below `top` does not match. No symbolic link
+/// below `top` is followed, also if it is put there meanwhile.
 ///
 /// Args:
-///     files: The files: the path of each, and its payloads in order, as CIDs and sizes. The size of the last one may
-///         be None.
+///     top: The folder that the files are below. Its own path may lead through links.
+///     files: The files: the path of each, relative to `top`, and its payloads in order, as CIDs and sizes. The size
+///         of the last one may be None.
 ///     progress: Called about every 50 milliseconds with the number of bytes that were read since, in the caller's
 ///         thread. An exception that it raises ends the work.
 ///
 /// Raises:
+///     OSError: If `top` can't be opened.
 ///     KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
 ///
-/// >>> files_match([("/does/not/exist", [("bafkqaaa", 0)])])
+/// >>> files_match("/", [("does/not/exist", [("bafkqaaa", 0)])])
 /// [False]
 #[pyfunction]
-#[pyo3(signature = (files, progress = None), text_signature = "(files, progress=None)")]
+#[pyo3(signature = (top, files, progress = None), text_signature = "(top, files, progress=None)")]
 pub fn files_match(
     py: Python<'_>,
+    top: PathBuf,
     files: Vec<(PathBuf, Vec<PartLike>)>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<bool>> {
@@ -45,15 +51,19 @@ pub fn files_match(
         .into_iter()
         .map(|(path, parts)| (path, parts.into_iter().map(|(cid, size)| (cid.0, size)).collect()))
         .collect();
+    let beneath = Beneath::new(&top).map_err(|error| os_error(&top, &error))?;
     let signals = Signals::with_progress(progress);
-    let compare = |(path, parts): &(PathBuf, Vec<Part>)| matches(path, parts, &signals).unwrap_or(false);
+    let compare = |(path, parts): &(PathBuf, Vec<Part>)| matches(&beneath, path, parts, &signals).unwrap_or(false);
     let found = detach::run(py, Work::Unbounded, || Ok(parallel::map_watched(&files, compare, &|| signals.look())))?;
     signals.result()?;
     Ok(found)
 }
 
-fn matches(path: &Path, parts: &[Part], signals: &Signals) -> io::Result<bool> {
-    let mut file = files::open(path)?;
+fn matches(beneath: &Beneath, path: &Path, parts: &[Part], signals: &Signals) -> io::Result<bool> {
+    if !path.components().all(|each| matches!(each, Component::Normal(_))) {
+        return Ok(false);
+    }
+    let mut file = beneath.open(path)?;
     let state = file.metadata()?;
     let known: Option<u64> = parts.iter().map(|(_, size)| *size).sum();
     if !state.is_file() || known.is_some_and(|known| known != state.len()) {

@@ -212,7 +212,7 @@ impl Reading {
             self.read_file(index);
         }
         if xattrs {
-            let found = read_xattrs(&self.state.location(index));
+            let found = read_xattrs(&self.state, index);
             self.hashed().take_xattrs(index, found);
         }
     }

@@ -1,0 +1,182 @@
+"""Hashing of the files of a survey: what is read, what changes meanwhile, progress, and interrupts."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import coregw
+from coregw import _core
+from coregw._core import hash_survey
+from coregw.errors import InvalidInput
+from coregw.folders.survey import survey
+from named_files import write
+
+
+def test_files_that_became_something_else_are_skipped_and_reported(tmp_path: Path) -> None:
+    write(tmp_path, "gone", "link", "pipe", "folder", "kept")
+    found = survey(tmp_path)
+    for name in ("gone", "link", "pipe", "folder"):
+        (tmp_path / name).unlink()
+    (tmp_path / "link").symlink_to("kept")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    hashed = hash_survey(found)
+    assert {entry.path for place, entry in enumerate(hashed) if hashed.target(place)} == {"kept"}
+    assert {file.name: why for file, why in hashed.skipped} == {
+        "gone": os.strerror(errno.ENOENT).lower(),
+        "link": "a symbolic link",
+        "pipe": "not a regular file",
+        "folder": "not a regular file",
+    }
+    assert [path for path, *_ in hashed.records()] == ["kept"]
+
+
+def test_known_targets_are_not_read(tmp_path: Path) -> None:
+    write(tmp_path, "a", "b/c")
+    found = survey(tmp_path)
+    (tmp_path / "a").unlink()
+    other = coregw.payload_cid(b"other")
+    hashed = hash_survey(found, known={0: (other, 7), 2: (coregw.List([]).root, 3)})
+    assert [hashed.target(place) for place in range(3)] == [other, None, coregw.List([]).root]
+    assert (hashed.files, hashed.bytes, hashed.skipped) == (2, 10, [])
+    assert [entry.size for entry in hashed] == [7, 0, 3]
+    with pytest.raises(IndexError):
+        hash_survey(found, known={1: (other, 1)})
+    with pytest.raises(IndexError):
+        hash_survey(found, known={3: (other, 1)})
+    for refused in (
+        coregw.Map({}).root,
+        coregw.List([], suite="blake3").root,
+        coregw.payload_cid(b"", hash="identity"),
+    ):
+        with pytest.raises(InvalidInput, match="is not the target of a file"):
+            hash_survey(found, known={0: (refused, 1)})
+
+
+def test_a_file_that_grows_is_read_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    file.write_bytes(b"line\n" * 2_000_000)
+    is_done = threading.Event()
+
+    def grow() -> None:
+        with file.open("ab", buffering=0) as log:
+            while not is_done.is_set():
+                log.write(b"line\n")
+
+    thread = threading.Thread(target=grow)
+    thread.start()
+    try:
+        hashed = hash_survey(survey(tmp_path))
+    finally:
+        is_done.set()
+        thread.join()
+    assert hashed.skipped == []
+    prefix = file.read_bytes()[: hashed[0].size]
+    assert len(prefix) >= 10_000_000
+    assert sum(size for _, size in hashed.chunks(0) or []) == len(prefix)
+    (tmp_path / "log").write_bytes(prefix)
+    assert hash_survey(survey(tmp_path)).target(0) == hashed.target(0)
+
+
+def test_a_file_that_keeps_changing_is_skipped_and_reported(tmp_path: Path) -> None:
+    file = tmp_path / "changing"
+    file.write_bytes(bytes(64 << 20))
+    is_done = threading.Event()
+
+    def change() -> None:
+        stamp = 0
+        with file.open("r+b", buffering=0) as opened:
+            while not is_done.is_set():
+                stamp += 1
+                os.pwrite(opened.fileno(), stamp.to_bytes(8, "big"), 0)
+                os.pwrite(opened.fileno(), stamp.to_bytes(8, "big"), 63 << 20)
+
+    write(tmp_path, "kept")
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        hashed = hash_survey(survey(tmp_path))
+    finally:
+        is_done.set()
+        thread.join()
+    assert hashed.skipped == [(file, "it keeps changing")]
+    assert hashed.files == 1
+
+
+def test_progress_counts_all_bytes_and_its_exceptions_end_the_work(tmp_path: Path) -> None:
+    write(tmp_path, *(f"{number}/file" for number in range(100)))
+    found = survey(tmp_path)
+    counts: list[int] = []
+    hashed = hash_survey(found, progress=counts.append)
+    assert sum(counts) == hashed.bytes == found.bytes
+
+    def fail(count: int) -> None:
+        raise ZeroDivisionError(count)
+
+    with pytest.raises(ZeroDivisionError):
+        hash_survey(found, progress=fail)
+
+
+PROGRAM = """
+import signal, sys
+from coregw import _core
+from coregw._core import hash_survey
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored in this process group
+print('ready', flush=True)
+_core.hash_survey(_core.survey(sys.argv[1]))
+"""
+
+
+def test_an_interrupt_ends_the_hashing_of_a_long_file(tmp_path: Path) -> None:
+    write(tmp_path, "short")  # so that the main thread may have nothing left to do
+    with (tmp_path / "long").open("wb") as file:
+        file.truncate(1 << 40)  # hours of work, and no space on the disk
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            time.sleep(0.2)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert "KeyboardInterrupt" in errors
+
+
+def test_the_words_for_what_is_recorded_are_checked(tmp_path: Path) -> None:
+    hashed = hash_survey(survey(tmp_path))
+    for call in (hashed.roots, hashed.records):
+        with pytest.raises(InvalidInput, match="no-times"):
+            call("some")
+    with pytest.raises(InvalidInput, match="suite"):
+        hash_survey(survey(tmp_path), "md5")
+    assert isinstance(hashed, _core.HashedFolder)
+
+
+def test_no_extended_attributes_are_read_through_a_link_that_took_the_place_of_a_folder(tmp_path: Path) -> None:
+    top, outside = tmp_path / "top", tmp_path / "outside"
+    for folder, value in ((top / "folder/deeper", b"own"), (outside / "deeper", b"secret")):
+        folder.mkdir(parents=True)
+        os.setxattr(folder, "user.note", value)
+    found = survey(top)
+    (top / "folder").rename(top / "aside")
+    (top / "folder").symlink_to(outside)
+    records = hash_survey(found, xattrs=True).records("all", True)
+    known = {path: _core.decode_attributes(target, data).xattrs for path, target, data in records}
+    assert known == {"folder": {}, "folder/deeper": {}}
+    (top / "folder").unlink()
+    (top / "aside").rename(top / "folder")
+    records = hash_survey(found, xattrs=True).records("all", True)
+    known = {path: _core.decode_attributes(target, data).xattrs for path, target, data in records}
+    assert known["folder/deeper"] == {"user.note": b"own"}
