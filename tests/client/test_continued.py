@@ -113,7 +113,7 @@ def test_a_truncated_payload_is_continued(
             assert call(cutting.url, QUICK, "get_payload", CID) == DATA
     assert cutting.starts[0] is None
     assert cutting.starts[1:] == sorted({start for start in cutting.starts[1:] if start})  # each continues the last
-    # All of it arrived once, but for what was on its way when a connection was lost.
+    # All of it arrived once, but for what was in flight when a connection was lost.
     assert len(DATA) <= cutting.sent < 2 * len(DATA)
 
 

@@ -18,8 +18,10 @@ import pytest
 import coregw
 from car_files import block, cid, header
 from client_calls import Call, both_clients
-from coregw.client import ClientSettings, exchange
-from coregw.client.exchange import Attempt, Body, Memory
+from coregw.client import ClientSettings
+from coregw.client.exchange.attempt import Attempt
+from coregw.client.exchange.call import Body, Memory
+from coregw.client.exchange.call import Call as HttpCall
 from coregw.client.files import CHUNK_BYTES, Upload
 from coregw.errors import ProofError, TooLarge, Unavailable
 from gateways import aborted, read_head, scripted_gateway
@@ -117,7 +119,7 @@ def test_a_car_that_was_not_sent_completely_is_not_imported(
 def test_only_an_attempt_that_sent_all_chunks_may_succeed(tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(DATA)
     upload = Upload(tmp_path / "data", "raw", "sha2-256", len(DATA))
-    call = exchange.Call("POST", "/v1/cas", 100, "put", content=upload)
+    call = HttpCall("POST", "/v1/cas", 100, "put", content=upload)
     complete, partial = Attempt(call, ONCE), Attempt(call, ONCE)
     assert b"".join(complete.chunks(upload)) == DATA
     complete.start(201, {})

@@ -6,11 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coregw.cli.common import (
-    GatewayChoice,
-    async_client,
     attribute_options,
     counted,
-    gateway_option,
     interruptible,
     json_option,
     progress,
@@ -21,6 +18,7 @@ from coregw.cli.common import (
     survey_options,
 )
 from coregw.cli.framework import LOCAL_PATH, click, continue_by, note
+from coregw.cli.gateways import GatewayChoice, async_client, gateway_option
 
 if TYPE_CHECKING:
     from coregw.client.folders.add import Added, AddProgress

@@ -10,19 +10,10 @@ from typing import TYPE_CHECKING
 from click.exceptions import Exit
 
 from coregw.cli import EXIT_DIFFERENT
-from coregw.cli.common import (
-    GatewayChoice,
-    client,
-    gateway_option,
-    interruptible,
-    printable,
-    report_skipped,
-    root_of,
-    survey_options,
-    trusted_names,
-)
+from coregw.cli.common import interruptible, printable, report_skipped, root_of, survey_options, trusted_names
 from coregw.cli.entries import modified_exactly
 from coregw.cli.framework import click
+from coregw.cli.gateways import GatewayChoice, client, gateway_option
 from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:

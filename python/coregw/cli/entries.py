@@ -1,4 +1,4 @@
-"""What `ls`, `tree` and `stat` show of a path: its kind, size, mode and time, as text and as JSON."""
+"""Display of a path by `ls`, `tree` and `stat`: its kind, size, mode and time, as text and as JSON."""
 
 from __future__ import annotations
 

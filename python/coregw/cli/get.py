@@ -6,11 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coregw.cli.common import (
-    GatewayChoice,
-    async_client,
     counted,
     few_collections,
-    gateway_option,
     interruptible,
     json_option,
     printable,
@@ -20,6 +17,7 @@ from coregw.cli.common import (
     trusted_names,
 )
 from coregw.cli.framework import LOCAL_PATH, click, continue_by, note
+from coregw.cli.gateways import GatewayChoice, async_client, gateway_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from coregw.cli.common import GatewayChoice, client, gateway_option, path_of, printable, root_of, trusted_names
+from coregw.cli.common import path_of, printable, root_of, trusted_names
 from coregw.cli.framework import click
+from coregw.cli.gateways import GatewayChoice, client, gateway_option
 
 __all__ = ["command"]
 

@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import (
-    GatewayChoice,
-    client,
-    counted_all,
-    gateway_option,
-    json_option,
-    path_of,
-    printable,
-    root_of,
-    trusted_names,
-)
+from coregw.cli.common import counted_all, json_option, path_of, printable, root_of, trusted_names
 from coregw.cli.framework import click, print_json
+from coregw.cli.gateways import GatewayChoice, client, gateway_option
 
 if TYPE_CHECKING:
     from coregw.client import Client

@@ -1,4 +1,4 @@
-"""The proof that a path leads nowhere, which a resolve cannot give: listings and multiproofs of each map on the way."""
+"""Proofs that a path leads nowhere, which a resolve cannot give: listings and multiproofs of each map on the path."""
 
 from __future__ import annotations
 
@@ -23,25 +23,27 @@ _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,15}")
 def prove_absent(settings: ClientSettings, root: CidLike, segments: list[str]) -> Steps[NoReturn]:
     """Prove that nothing is at or below a path, in any way to split it, and raise `PathNotFound`.
 
-    In each map on the way, an empty listing shows that nothing begins with the rest of the path, and a multiproof which
+    In each map on the path, an empty listing shows that nothing begins with the rest of it, and a multiproof which
     of its prefixes lead on to a nested map or list. A map without nested ones takes one or two requests.
 
     Raises:
         PathNotFound: It is proven.
         ProofError: Something is there, which the gateway had denied.
-        TooLarge: There are more than ``max_nesting`` maps and lists on the way.
-        RootNotFound: The gateway says that it does not hold a root on the way; nothing proves that.
+        TooLarge: There are more than ``max_nesting`` maps and lists on the path.
+        RootNotFound: The gateway says that it does not hold a root on the path; nothing proves that.
     """
     place = f"{'/'.join(segments)!r} in {_core.Cid(root).text}"
     pending = [(_core.Cid(root).text, segments)]
     for _ in range(settings.max_nesting):
         if not pending:
             raise PathNotFound(f"nothing at or below {place}: proven by the gateway's answer")
-        pending += yield from _ways_on(settings, *pending.pop(), place)
-    raise TooLarge(f"more than {settings.max_nesting} maps and lists on the way to {place}")
+        pending += yield from _nested_trees(settings, *pending.pop(), place)
+    raise TooLarge(f"more than {settings.max_nesting} maps and lists on the path to {place}")
 
 
-def _ways_on(settings: ClientSettings, here: str, rest: list[str], place: str) -> Steps[list[tuple[str, list[str]]]]:
+def _nested_trees(
+    settings: ClientSettings, here: str, rest: list[str], place: str
+) -> Steps[list[tuple[str, list[str]]]]:
     """Return the targets in a tree to which proper prefixes of a path lead, each with the rest of the path.
 
     Raises:
@@ -60,7 +62,7 @@ def _ways_on(settings: ClientSettings, here: str, rest: list[str], place: str) -
         if page.entries:
             raise ProofError(f"the gateway denied {place}, and its listing has it", check="answer")
         found = yield from prove_keys(settings, here, [rest[:cut] for cut in range(1, len(rest))])
-    ways = [(target, rest[cut:]) for cut, target in enumerate(found, 1) if target is not None]
-    if any(not after for _, after in ways):
+    below = [(target, rest[cut:]) for cut, target in enumerate(found, 1) if target is not None]
+    if any(not after for _, after in below):
         raise ProofError(f"the gateway denied {place}, and its list has it", check="answer")
-    return ways
+    return below

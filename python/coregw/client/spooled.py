@@ -12,7 +12,7 @@ _CHUNK_BYTES: Final = 1 << 20
 
 
 class SpooledBody:
-    """A body that is written once, and read as often as needed (`coregw.client.exchange.Body`). A context manager.
+    """A body that is written once, and read as often as needed (`coregw.client.exchange.call.Body`). A context manager.
 
     Args:
         max_memory: A body of more bytes is in a file, which has no name.

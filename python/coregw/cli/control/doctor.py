@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from click.exceptions import Exit
 
-from coregw.cli.common import GatewayChoice, client_settings, counted, gateway_option, json_option, printable
+from coregw.cli.common import counted, json_option, printable
 from coregw.cli.framework import click, print_json
+from coregw.cli.gateways import GatewayChoice, client_settings, gateway_option
 from coregw.cli.services.serve import settings_class
 from coregw.cli.services.variables import known_variables, unknown_variables
 from coregw.errors import CoregwError

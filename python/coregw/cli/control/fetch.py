@@ -1,4 +1,4 @@
-"""What ``coregw heal`` fetches from another gateway, into files from which the store restores it."""
+"""Fetching of ``coregw heal``: from another gateway into files, from which the store restores what it has lost."""
 
 from __future__ import annotations
 

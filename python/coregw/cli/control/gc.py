@@ -1,4 +1,4 @@
-"""``coregw gc``: remove what nothing keeps from a store."""
+"""``coregw gc``: remove from a store what nothing keeps."""
 
 from __future__ import annotations
 

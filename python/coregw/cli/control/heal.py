@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 from click.exceptions import Exit
 
 from coregw.cli import EXIT_DAMAGED
-from coregw.cli.common import GatewayChoice, counted, json_option, side_option
+from coregw.cli.common import counted, json_option
 from coregw.cli.control.connection import data_option, find_control
 from coregw.cli.control.display import shown_progress
 from coregw.cli.framework import click, print_json
+from coregw.cli.gateways import GatewayChoice, side_option
 from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from coregw.cli.common import (
-    GatewayChoice,
-    client,
-    gateway_option,
-    json_option,
-    path_of,
-    root_of,
-    show_result,
-    trusted_names,
-)
+from coregw.cli.common import json_option, path_of, root_of, show_result, trusted_names
 from coregw.cli.framework import click
+from coregw.cli.gateways import GatewayChoice, client, gateway_option
 
 __all__ = ["command"]
 

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING
 
 from coregw.cli.add import send
 from coregw.cli.common import (
-    GatewayChoice,
     attribute_options,
-    client,
-    gateway_option,
     interruptible,
     json_option,
     path_of,
@@ -21,6 +18,7 @@ from coregw.cli.common import (
     trusted_names,
 )
 from coregw.cli.framework import LOCAL_PATH, click
+from coregw.cli.gateways import GatewayChoice, client, gateway_option
 
 if TYPE_CHECKING:
     from coregw.folders.tree import Level

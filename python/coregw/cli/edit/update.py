@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import GatewayChoice, client, gateway_option, json_option, root_of, show_result, trusted_names
+from coregw.cli.common import json_option, root_of, show_result, trusted_names
 from coregw.cli.framework import click
+from coregw.cli.gateways import GatewayChoice, client, gateway_option
 
 if TYPE_CHECKING:
     from coregw.client import Client

@@ -10,8 +10,9 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import GatewayChoice, async_client, client, counted, gateway_option, json_option
+from coregw.cli.common import counted, json_option
 from coregw.cli.framework import LOCAL_PATH, click, print_json
+from coregw.cli.gateways import GatewayChoice, async_client, client, gateway_option
 
 if TYPE_CHECKING:
     from rich.console import Console

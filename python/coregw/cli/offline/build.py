@@ -8,17 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import (
-    GatewayChoice,
-    client,
-    counted,
-    gateway_option,
-    json_option,
-    progress,
-    show_result,
-    suite_option,
-)
+from coregw.cli.common import counted, json_option, progress, show_result, suite_option
 from coregw.cli.framework import LOCAL_PATH, click, note
+from coregw.cli.gateways import GatewayChoice, client, gateway_option
 from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -13,12 +13,8 @@ import msgspec
 from click.exceptions import Exit
 
 from coregw.cli.common import (
-    GatewayChoice,
-    client,
-    client_settings,
     counted,
     counted_all,
-    gateway_option,
     interruptible,
     json_option,
     printable,
@@ -28,6 +24,7 @@ from coregw.cli.common import (
     trusted_names,
 )
 from coregw.cli.framework import click, note
+from coregw.cli.gateways import GatewayChoice, client, client_settings, gateway_option
 
 if TYPE_CHECKING:
     from coregw.client.cars.export import ExportedCar

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from coregw.cli.common import GatewayChoice, client, counted, gateway_option, json_option, progress, show_result
+from coregw.cli.common import counted, json_option, progress, show_result
 from coregw.cli.framework import click, note
+from coregw.cli.gateways import GatewayChoice, client, gateway_option
 
 __all__ = ["command"]
 

@@ -6,19 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coregw.cli.common import (
-    GatewayChoice,
-    client_settings,
-    counted_all,
-    interruptible,
-    json_option,
-    printable,
-    progress,
-    show_result,
-    side_option,
-    trusted_names,
-)
+from coregw.cli.common import counted_all, interruptible, json_option, printable, progress, show_result, trusted_names
 from coregw.cli.framework import click, continue_by, note
+from coregw.cli.gateways import GatewayChoice, client_settings, side_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from coregw.cli.common import GatewayChoice, client_settings, printable, show_result
+from coregw.cli.common import printable, show_result
 from coregw.cli.framework import LOCAL_PATH, click, note
+from coregw.cli.gateways import GatewayChoice, client_settings
 
 if TYPE_CHECKING:
     from coregw.client import Client

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from coregw.cli.common import GatewayChoice, gateway_option, json_option
+from coregw.cli.common import json_option
 from coregw.cli.framework import click
+from coregw.cli.gateways import GatewayChoice, gateway_option
 from coregw.cli.trust.common import admin_token_option, publishing_client, scope_and_name, show_record
 
 __all__ = ["command"]

@@ -6,8 +6,9 @@ import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coregw.cli.common import GatewayChoice, gateway_option, json_option, printable, show_result, trusted_names
+from coregw.cli.common import json_option, printable, show_result, trusted_names
 from coregw.cli.framework import LOCAL_PATH, click, note, print_json
+from coregw.cli.gateways import GatewayChoice, gateway_option
 from coregw.cli.trust.common import admin_token_option, publishing_client, read_policy, scope_and_name
 from coregw.errors import InvalidInput
 

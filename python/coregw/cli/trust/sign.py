@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coregw.cli.common import GatewayChoice, gateway_option, json_option, show_result
+from coregw.cli.common import json_option, show_result
 from coregw.cli.framework import click
+from coregw.cli.gateways import GatewayChoice, gateway_option
 from coregw.cli.trust.common import admin_token_option, publishing_client, scope_and_name, sign, signing_options
 
 __all__ = ["command"]

@@ -8,7 +8,7 @@ from typing import Protocol, Self
 from msgspec.structs import replace
 
 from coregw import _core
-from coregw.client.exchange import Call, Sink
+from coregw.client.exchange.call import Call, Sink
 from coregw.client.query import CidLike
 from coregw.client.settings import ClientSettings
 from coregw.errors import CoregwError
@@ -31,7 +31,7 @@ class Continued(Sink, Protocol):
 
 
 class Calls(ABC):
-    """The calls that bring an answer (`coregw.client.exchange.Divided`).
+    """The calls that bring an answer (`coregw.client.exchange.call.Divided`).
 
     After a truncated answer, the rest of the payload in which it ended is requested by its range, then the blocks that
     have not come.
@@ -71,7 +71,7 @@ class Calls(ABC):
 
 
 class _Rest:
-    """A payload of which a receiver has a part (`coregw.client.exchange.Partial`)."""
+    """A payload of which a receiver has a part (`coregw.client.exchange.call.Partial`)."""
 
     def __init__(self, receiver: Continued, size: int) -> None:
         self._receiver = receiver

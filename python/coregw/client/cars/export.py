@@ -19,7 +19,7 @@ from coregw._core import CarReader, Cid, car_header
 from coregw.client.cars.continued import Calls
 from coregw.client.cars.parts import Advance, check_trees
 from coregw.client.cars.received import MIN_CONTINUED_BYTES, without_head
-from coregw.client.exchange import Call
+from coregw.client.exchange.call import Call
 from coregw.client.files import NewFile
 from coregw.client.operations.steps import Steps
 from coregw.client.query import CidLike

@@ -19,7 +19,8 @@ import msgspec
 
 from coregw._core import ArcSorter, CarReader, Cid, Need, Operation, block_cid, payload_car_header, read_varint
 from coregw.client.cars.received import MAX_HEAD_BYTES, MAX_VARINT_BYTES
-from coregw.client.exchange import Answer, Call, SentOnce, decode
+from coregw.client.exchange.answers import decode
+from coregw.client.exchange.call import Answer, Call, SentOnce
 from coregw.client.files import CHUNK_BYTES, FileState
 from coregw.client.operations.root import build_sorted, create_list
 from coregw.client.operations.steps import Steps, attempt

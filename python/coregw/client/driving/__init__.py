@@ -1,1 +1,1 @@
-"""What drives the operations of a client: their calls are exchanged with a gateway, and retried."""
+"""Drivers of a client's operations: their calls are exchanged with a gateway, and retried."""

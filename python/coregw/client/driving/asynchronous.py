@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from coregw.client.connection import ConnectionOptions
 from coregw.client.driving.common import Driver
 from coregw.client.driving.threads import to_end
-from coregw.client.exchange import Answer, Call
+from coregw.client.exchange.call import Answer, Call
 from coregw.client.operations.steps import Item, Steps, Stream, resume
 from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings
 from coregw.client.transport.address import Address

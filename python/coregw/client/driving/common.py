@@ -1,4 +1,4 @@
-"""What both drivers have."""
+"""Base of both drivers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which names and symbolic links of a tree may be made: nothing outside the folder is named, and no name twice."""
+"""Rules for the names and symbolic links of a tree: nothing outside the folder is named, and no name twice."""
 
 from __future__ import annotations
 

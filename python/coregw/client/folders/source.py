@@ -1,4 +1,4 @@
-"""What restoring a folder needs of a client."""
+"""The client methods that restoring a folder needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Payloads on their way from one side to the other: requested in batches, hashed, and sent on unchanged."""
+"""Copies of payloads from one side to the other: requested in batches, hashed, and sent on unchanged."""
 
 from __future__ import annotations
 

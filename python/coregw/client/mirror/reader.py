@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from coregw.client.connection import ConnectionOptions
 from coregw.client.driving.asynchronous import run, stream
-from coregw.client.exchange import Answer, Call
+from coregw.client.exchange.call import Answer, Call
 from coregw.client.operations.steps import Steps, Stream
 from coregw.client.settings import MIB, ClientSettings
 from coregw.client.static.upstream import HttpUpstream

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from coregw.client.connection import ConnectionOptions
 from coregw.client.driving.asynchronous import Outcome
-from coregw.client.exchange import Answer, Body, Call, Divided, Partial, SentOnce, Sink
+from coregw.client.exchange.call import Answer, Body, Call, Divided, Partial, SentOnce, Sink
 from coregw.client.operations.steps import Item, Steps, Stream, resume
 from coregw.client.part_size import PartSize
 from coregw.client.settings import ClientSettings

@@ -1,4 +1,4 @@
-"""Where a file is read, and how far ahead of that: what the blocking and the asyncio file have in common. Sans-I/O."""
+"""Position in an open file, and how far is read ahead: shared by the blocking and the asyncio file. Sans-I/O."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coregw import _core
-from coregw.client.exchange import Answer, Call, decode
+from coregw.client.exchange.answers import decode
+from coregw.client.exchange.call import Answer, Call
 from coregw.client.files import as_bytes
 from coregw.client.operations.payload import put_payload
 from coregw.client.operations.steps import Steps, check_same_cid

@@ -17,7 +17,8 @@ from coregw.client.cars.parts import (
     naming,
     send_parts,
 )
-from coregw.client.exchange import Body, Call, SentOnce, decode
+from coregw.client.exchange.answers import decode
+from coregw.client.exchange.call import Body, Call, SentOnce
 from coregw.client.files import CHUNK_BYTES, FileState
 from coregw.client.operations.steps import Steps, attempt
 from coregw.client.part_size import PartSize

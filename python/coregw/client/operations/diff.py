@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from coregw import _core
-from coregw.client.exchange import Answer, Call
+from coregw.client.exchange.call import Answer, Call
 from coregw.client.operations.steps import Item, Stream, in_context
 from coregw.client.query import CidLike, PathLike, segments_of
 from coregw.client.settings import ClientSettings

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import TypeVar
 
 from coregw import _core
-from coregw.client.exchange import Call
+from coregw.client.exchange.call import Call
 from coregw.client.operations.diff import Difference, differences
 from coregw.client.operations.payload import get_payload
 from coregw.client.operations.steps import Item, Steps, Stream, resume

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 from coregw import _core
-from coregw.client.exchange import Answer, Call, unproven
+from coregw.client.exchange.answers import unproven
+from coregw.client.exchange.call import Answer, Call
 from coregw.client.operations.steps import Steps, located
 from coregw.client.query import CidLike, PathLike, Proven, Query, read_index, read_key, read_range
 from coregw.client.settings import ClientSettings

@@ -12,7 +12,8 @@ from typing import Literal
 from msgspec import UNSET, UnsetType
 
 from coregw import _core
-from coregw.client.exchange import Answer, Call, SentOnce, decode
+from coregw.client.exchange.answers import decode
+from coregw.client.exchange.call import Answer, Call, SentOnce
 from coregw.client.operations.paths import prove_keys
 from coregw.client.operations.steps import Steps, attempt, check_same_cid, in_context
 from coregw.client.part_size import PartSize

@@ -12,7 +12,8 @@ from typing import Final, TypeVar
 from msgspec import UNSET, UnsetType
 
 from coregw import _core
-from coregw.client.exchange import Answer, Call, decode, error_from
+from coregw.client.exchange.answers import decode, error_from
+from coregw.client.exchange.call import Answer, Call
 from coregw.client.operations.batch import check_count
 from coregw.client.operations.lookup import value, verified
 from coregw.client.operations.steps import Steps

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from coregw import _core
 from coregw.client.cars.continued import Calls, Continued, payload_call
 from coregw.client.cars.received import MAX_HEAD_BYTES
-from coregw.client.exchange import Answer, Call, Memory, decode
+from coregw.client.exchange.answers import decode
+from coregw.client.exchange.call import Answer, Call, Memory
 from coregw.client.files import Download, NewFile, Upload
 from coregw.client.operations.steps import Steps, check_same_cid
 from coregw.client.query import CidLike

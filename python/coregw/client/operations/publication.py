@@ -6,7 +6,8 @@ from typing import Final, NamedTuple
 
 from msgspec import UNSET
 
-from coregw.client.exchange import Answer, Call, decode
+from coregw.client.exchange.answers import decode
+from coregw.client.exchange.call import Answer, Call
 from coregw.client.operations.record import check_name
 from coregw.client.operations.steps import Steps
 from coregw.client.query import encode

@@ -7,7 +7,8 @@ from collections.abc import Generator
 from typing import Any, Final, TypeVar
 
 from coregw._core import Cid
-from coregw.client.exchange import Answer, Call, decode
+from coregw.client.exchange.answers import decode
+from coregw.client.exchange.call import Answer, Call
 from coregw.client.operations.steps import Item, Steps, Stream
 from coregw.client.query import CidLike, encode
 from coregw.client.settings import ClientSettings

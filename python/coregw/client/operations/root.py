@@ -10,7 +10,8 @@ from typing import Final
 import msgspec
 
 from coregw import _core
-from coregw.client.exchange import Answer, Call, SentOnce, decode
+from coregw.client.exchange.answers import decode
+from coregw.client.exchange.call import Answer, Call, SentOnce
 from coregw.client.operations.mutate import Changes, apply_changes, checked_root
 from coregw.client.operations.steps import Steps, attempt, check_same_cid
 from coregw.client.part_size import PartSize

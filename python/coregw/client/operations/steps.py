@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from msgspec.structs import replace
 
 from coregw import _core
-from coregw.client.exchange import Answer, Call
+from coregw.client.exchange.call import Answer, Call
 from coregw.client.part_size import PartSize
 from coregw.errors import CoregwError, InvalidInput, ProofError, Unavailable
 
@@ -107,7 +107,7 @@ def attempt(
 
 
 class _Attempt:
-    """A call that is given up when its connection is lost (`coregw.client.exchange.Divided`)."""
+    """A call that is given up when its connection is lost (`coregw.client.exchange.call.Divided`)."""
 
     done = 0
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from coregw.client.connection import ConnectionOptions
-from coregw.client.exchange import Answer, Call
+from coregw.client.exchange.call import Answer, Call
 from coregw.client.settings import ClientSettings
 from coregw.client.static.transport import StaticTransport
 from coregw.client.transport.address import Address

@@ -18,7 +18,9 @@ from msgspec import UNSET
 
 from coregw import _core
 from coregw.client.connection import ConnectionOptions
-from coregw.client.exchange import Answer, Attempt, Call, error_from
+from coregw.client.exchange.answers import error_from
+from coregw.client.exchange.attempt import Attempt
+from coregw.client.exchange.call import Answer, Call
 from coregw.client.settings import MIB, ClientSettings
 from coregw.client.static.upstream import HttpUpstream
 from coregw.client.transport.address import Address

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from coregw._core import Cid
 from coregw.client.connection import ConnectionOptions
-from coregw.client.exchange import Answer, Call, Sink
+from coregw.client.exchange.call import Answer, Call, Sink
 from coregw.client.query import encode
 from coregw.client.settings import ClientSettings
 from coregw.client.transport.address import Address
@@ -138,7 +138,7 @@ class HttpUpstream:
 
 
 class _Object:
-    """An object as it arrives, counted (`coregw.client.exchange.Partial`)."""
+    """An object as it arrives, counted (`coregw.client.exchange.call.Partial`)."""
 
     def __init__(self, upstream: HttpUpstream, sink: Callable[[], Sink]) -> None:
         self._upstream = upstream

@@ -8,7 +8,8 @@ import time
 import pycurl
 
 from coregw.client.driving.threads import to_end
-from coregw.client.exchange import Answer, Attempt, Call
+from coregw.client.exchange.attempt import Attempt
+from coregw.client.exchange.call import Answer, Call
 from coregw.client.settings import ClientSettings
 from coregw.client.transport.forks import watch_forks
 from coregw.client.transport.gateways import Gateways, Target

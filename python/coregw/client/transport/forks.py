@@ -1,4 +1,4 @@
-"""What a fork does to connections: the child neither uses nor closes those of its parent.
+"""Connections after a fork: the child neither uses nor closes those of its parent.
 
 Closing would end the parent's TLS sessions, and remove its sockets from an event loop that both processes share.
 """

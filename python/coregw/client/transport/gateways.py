@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from coregw.client.connection import ConnectionOptions
-from coregw.client.exchange import is_retryable
+from coregw.client.exchange.answers import is_retryable
 from coregw.client.settings import ClientSettings
 from coregw.client.transport.address import Address
 from coregw.client.transport.log import warn

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import logging
 
-    from coregw.client.exchange import Answer, Call
+    from coregw.client.exchange.call import Answer, Call
     from coregw.errors import CoregwError
 
 __all__ = ["LOGGER", "is_logged", "log_exchange", "warn"]

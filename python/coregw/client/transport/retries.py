@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from coregw.client.exchange import is_retryable
+from coregw.client.exchange.answers import is_retryable
 from coregw.client.settings import ClientSettings
 from coregw.client.transport.gateways import Gateways
 from coregw.client.transport.log import warn

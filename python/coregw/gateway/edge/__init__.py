@@ -1,1 +1,1 @@
-"""What an edge does beside reading objects through: it passes writes on, if it may, and reads published names."""
+"""The parts of an edge beside its store: it passes writes on, if it may, and reads published names."""

@@ -6,13 +6,13 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from functools import partial
 from typing import Final, NoReturn, TypeVar
 from urllib.parse import quote
 
 from msgspec import UNSET
 
-from coregw.client.exchange import Answer, Call, decode
+from coregw.client.exchange.answers import decode
+from coregw.client.exchange.call import Answer, Call
 from coregw.client.operations.record import check_name, check_roots
 from coregw.client.static.upstream import HttpUpstream
 from coregw.engine.publications import FoundRecord, Publications
@@ -100,13 +100,8 @@ class UpstreamNames(Publications):
         """Ask the upstream for a record, once for all who wait for it."""
         if (asking := self._asking.get(key)) is None:
             asking = self._asking[key] = asyncio.ensure_future(self._ask(*key))
-            asking.add_done_callback(partial(self._asked_for, key))
+            asking.add_done_callback(lambda _: self._asking.pop(key))
         return await result_of(asking)
-
-    def _asked_for(self, key: tuple[str, str], asking: asyncio.Future[tuple[float, PublishedRecord]]) -> None:
-        del self._asking[key]
-        if not asking.cancelled():
-            asking.exception()  # retrieved, or asyncio would log it if nobody waits any more
 
     async def _ask(self, scope: str, name: str) -> tuple[float, PublishedRecord]:
         return await self._note(scope, name, await self._send(PublishedRecord, "GET", scope, f"/{name}"))

@@ -12,7 +12,8 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from pathlib import Path
 from typing import Any, Final
 
-from coregw.client.exchange import Body, Call, decode
+from coregw.client.exchange.answers import decode
+from coregw.client.exchange.call import Body, Call
 from coregw.client.operations.batch import OCTETS
 from coregw.client.operations.car import CAR_TYPE
 from coregw.client.operations.root import LINES_TYPE
