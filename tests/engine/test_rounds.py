@@ -93,10 +93,10 @@ class GuidedDistantStore(DistantStore):
         self.guides.update((guide.page, guide) for guide in guides)
         return await super().put(rows, durable, requires, since)
 
-    async def get_ways(self, ways: Mapping[bytes, Sequence[bytes]]) -> dict[bytes, bytes]:
-        digests = set(ways)
-        for page, keys in ways.items():
-            for key in keys:
+    async def get_descents(self, keys: Mapping[bytes, Sequence[bytes]]) -> dict[bytes, bytes]:
+        digests = set(keys)
+        for page, wanted in keys.items():
+            for key in wanted:
                 at = page
                 while guide := self.guides.get(at):
                     at = guide.below[max(bisect_right(guide.firsts, key), 1) - 1]

@@ -44,33 +44,33 @@ async def test_a_cold_look_up_in_a_map_of_three_levels_reads_pages_twice(primary
         root = json.loads(await Engine(store).create_root(MAP))["root"]
         top = Cid(root).digest
         calls: Counter[str] = Counter()
-        get, get_ways = store.get, store.get_ways
+        get, get_descents = store.get, store.get_descents
 
         async def counted_get(table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
             calls[table] += 1
             return await get(table, keys)
 
-        async def counted_ways(ways: Mapping[bytes, Sequence[bytes]]) -> dict[bytes, bytes]:
-            calls["ways"] += 1
-            found = await get_ways(ways)
+        async def counted_descents(keys: Mapping[bytes, Sequence[bytes]]) -> dict[bytes, bytes]:
+            calls["descents"] += 1
+            found = await get_descents(keys)
             assert top in found
             assert len(found) == 2
             return found
 
-        store.get, store.get_ways = counted_get, counted_ways  # type: ignore[method-assign]
+        store.get, store.get_descents = counted_get, counted_descents  # type: ignore[method-assign]
         for name in NAMES[::150]:
             calls.clear()
             request = lookup(root, name)
             assert verify_resolve(request, await Engine(store).resolve(request)) == LEAF
-            assert calls == {"ways": 1, Table.ROOTS: 1, PAGES: 1}  # the first two at the same time
-        store.get, store.get_ways = get, get_ways  # type: ignore[method-assign]
+            assert calls == {"descents": 1, Table.ROOTS: 1, PAGES: 1}  # the first two at the same time
+        store.get, store.get_descents = get, get_descents  # type: ignore[method-assign]
         keys = [b"", b"\0", b"\xff" * 9000, *(name.encode() for name in NAMES)]
         for key in keys[:4]:
-            assert len(await store.get_ways({top: [key]})) == 2
+            assert len(await store.get_descents({top: [key]})) == 2
         (guide,) = await store.list_guides(None, 10)
-        assert (await store.get_ways({top: keys})).keys() == {top, *guide.below}
+        assert (await store.get_descents({top: keys})).keys() == {top, *guide.below}
         assert await store.list_guides(top, 10) == []
-        assert await store.get_ways({bytes(32): [b"key"], b"no digest": [b"key", b"key"]}) == {}
+        assert await store.get_descents({bytes(32): [b"key"], b"no digest": [b"key", b"key"]}) == {}
 
 
 async def test_the_first_look_up_of_a_gateway_waits_for_no_connection_or_preparation(primary: Postgres) -> None:
@@ -82,7 +82,7 @@ async def test_the_first_look_up_of_a_gateway_waits_for_no_connection_or_prepara
             async with await open_store(url) as store:
                 request, before = lookup(root, name), proxy.rounds
                 assert verify_resolve(request, await Engine(store).resolve(request)) == LEAF
-                if proxy.rounds - before == 3:  # the record; the ways; the leaf page
+                if proxy.rounds - before == 3:  # the record; the inner pages; the leaf page
                     break
         else:
             raise AssertionError(proxy.rounds - before)  # more than what the store does from time to time
@@ -106,12 +106,12 @@ async def test_many_keys_lead_to_what_each_of_them_leads_to(primary: Postgres) -
     async with opened(primary) as store:
         await store.put({PAGES: [(page, page[:1]) for page in pages]}, guides=guides)
         for _ in range(50):
-            ways = {
+            wanted = {
                 page: [rng.randbytes(rng.randint(0, 3)) for _ in range(rng.randint(1, 40))]
                 for page in rng.sample(pages, 3)
             }
-            expected = set().union(*(way(page, key) for page, keys in ways.items() for key in keys))
-            assert await store.get_ways(ways) == {page: page[:1] for page in expected}
+            expected = set().union(*(way(page, key) for page, keys in wanted.items() for key in keys))
+            assert await store.get_descents(wanted) == {page: page[:1] for page in expected}
 
 
 async def test_guides_count_as_stored_bytes_until_they_go_with_their_pages(primary: Postgres) -> None:
@@ -171,13 +171,13 @@ async def test_guides_last_as_long_as_their_pages_and_wrong_ones_do_no_harm(prim
         rows = [(a, b"A"), (b, b"B"), (c, b"C")]
         guides = [Guide(a, [b"k", b"m"], [b, d]), Guide(b, [b"", b"l"], [a, c])]  # d is missing, and a is above itself
         await asyncio.gather(*(store.put({PAGES: rows}, guides=guides) for _ in range(8)))
-        assert await store.get_ways({a: [b"n"]}) == {a: b"A"}
-        assert await store.get_ways({a: [b"l"]}) == {a: b"A", b: b"B", c: b"C"}
-        assert await store.get_ways({a: [b"kk"]}) == {a: b"A", b: b"B"}
+        assert await store.get_descents({a: [b"n"]}) == {a: b"A"}
+        assert await store.get_descents({a: [b"l"]}) == {a: b"A", b: b"B", c: b"C"}
+        assert await store.get_descents({a: [b"kk"]}) == {a: b"A", b: b"B"}
         await store.delete(PAGES, [b])
-        assert await store.get_ways({b: [b"l"]}) == {}
+        assert await store.get_descents({b: [b"l"]}) == {}
         await store.put({PAGES: [(b, b"B")]})
-        assert await store.get_ways({a: [b"l"]}) == {a: b"A", b: b"B"}
+        assert await store.get_descents({a: [b"l"]}) == {a: b"A", b: b"B"}
 
 
 async def test_tables_of_the_first_version_are_migrated_and_a_copy_has_guides(primary: Postgres) -> None:
@@ -192,5 +192,5 @@ async def test_tables_of_the_first_version_are_migrated_and_a_copy_has_guides(pr
     root = json.loads(await Engine(source).create_root(MAP))["root"]
     async with await open_store(url) as store:
         await copy_store(source, store, report=lambda _: None)
-        assert len(await store.get_ways({Cid(root).digest: [NAMES[7].encode()]})) == 2
+        assert len(await store.get_descents({Cid(root).digest: [NAMES[7].encode()]})) == 2
     primary.execute(f"DROP SCHEMA {name} CASCADE")

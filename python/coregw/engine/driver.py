@@ -22,6 +22,7 @@ from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
 from coregw._core import Cid, Need, Operation, PageCache
+from coregw.engine.guided import GuidedPages
 from coregw.engine.pages import PageReads
 from coregw.engine.roots import COMPLETE, INCOMPLETE
 from coregw.engine.scheduling.callers import require_caller
@@ -36,7 +37,6 @@ from coregw.engine.scheduling.placement import (
 )
 from coregw.engine.scheduling.pool import WorkerPool, level_of, slice_seconds
 from coregw.engine.scheduling.queries import Query, QuerySlots
-from coregw.engine.ways import Ways
 from coregw.errors import RootNotFound, StoreDamaged, Unavailable
 from coregw.store import Store, Stored, Table
 from coregw.waiting import to_end
@@ -82,7 +82,7 @@ class Driver:
         self._seconds = seconds
         self.page_reads = PageReads(store)
         """Reads of pages from the store."""
-        self._ways = Ways(store, self.page_reads)
+        self._guided = GuidedPages(store, self.page_reads)
         self._expiries = store.expiries
         self._incomplete: set[bytes] = set()
         """Roots that were found to have lost pages, until they are stored again."""
@@ -221,10 +221,10 @@ class Driver:
             require_caller()
             self.changes.hold(operation)
             if (roots := polled.roots) is not None:
-                ways = self._ways_of(operation, roots) if is_query else {}
-                if sum(map(len, ways.values())) > max_pages:
+                lookahead = self._lookahead(operation, roots) if is_query else {}
+                if sum(map(len, lookahead.values())) > max_pages:
                     return polled
-                early = await self._open_trees(operation, roots, ways)
+                early = await self._open_trees(operation, roots, lookahead)
             elif (roots := polled.renewal) is not None:
                 sizes = await self._store.renew(Stored.ROOTS, roots)
                 pairs = zip(roots, sizes, strict=True)
@@ -253,20 +253,20 @@ class Driver:
         polling = self._pool.run(partial(_poll_reading, operation, budget, read), level)
         return await to_end(asyncio.ensure_future(polling))
 
-    def _ways_of(self, operation: Operation, roots: Sequence[bytes]) -> dict[bytes, list[bytes]]:
+    def _lookahead(self, operation: Operation, roots: Sequence[bytes]) -> dict[bytes, list[bytes]]:
         """Return the top pages of roots that are read together with their records, and what is looked for below."""
         unknown = [root for root in roots if not self._cache.is_held(root)]
-        return self._ways.of(operation, unknown) if len(unknown) <= _MAX_OPENED_TOGETHER else {}
+        return self._guided.lookahead(operation, unknown) if len(unknown) <= _MAX_OPENED_TOGETHER else {}
 
     async def _open_trees(
-        self, operation: Operation, roots: Sequence[bytes], ways: Mapping[bytes, Sequence[bytes]]
+        self, operation: Operation, roots: Sequence[bytes], lookahead: Mapping[bytes, Sequence[bytes]]
     ) -> dict[bytes, bytes]:
-        """Supply whether each root is held; return pages by digest that it will ask for next, if ways are given.
+        """Supply whether each root is held; return pages by digest that it will ask for next.
 
         Reading both at once saves a round trip to a store on another machine. These are the top pages, and the inner
-        pages on the ways, as far as the store can tell.
+        pages on the paths to keys, as far as the store has guides.
         """
-        held, pages = await asyncio.gather(self.are_held(roots), self._ways.read_early(ways))
+        held, pages = await asyncio.gather(self.are_held(roots), self._guided.read_early(lookahead))
         operation.supply_roots(held)
         return pages
 
@@ -321,7 +321,7 @@ class Driver:
             {Table.PAGES: pages, Table.ROOTS: [(root, COMPLETE) for root in roots]} if roots else {Table.PAGES: pages}
         )
         try:
-            now = await self._ways.put(rows, bool(roots), requires, operation.since)
+            now = await self._guided.put(rows, bool(roots), requires, operation.since)
             operation.since = operation.since or now
             self._incomplete.difference_update(roots)
         except RootNotFound as error:

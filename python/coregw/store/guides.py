@@ -47,11 +47,11 @@ class GuidedStore(Store, Protocol):
     ) -> int:
         """As `Store.put`, with guides of pages that are put. A guide lasts as long as its page."""
 
-    async def get_ways(self, ways: Mapping[bytes, Sequence[bytes]]) -> dict[bytes, bytes]:
-        """Read pages, and the inner pages below each on the ways to keys, as far as guides lead, in one round trip.
+    async def get_descents(self, keys: Mapping[bytes, Sequence[bytes]]) -> dict[bytes, bytes]:
+        """Read pages, and the inner pages below each on the paths to keys, as far as guides lead, in one round trip.
 
         Args:
-            ways: For the digest of each page at least one key, as bytes of a map's key (protocol section 2), or where a
+            keys: For the digest of each page at least one key, as bytes of a map's key (protocol section 2), or where a
                 listing begins: with the empty key at the first one.
 
         Returns:

@@ -1,4 +1,4 @@
-"""What stores share that are only read: every write is refused, and whole, checked payloads are read from files."""
+"""Base of read-only stores: every write is refused, and whole, checked payloads are read from files."""
 
 # ruff: noqa: D102 - the protocol documents the methods
 from __future__ import annotations

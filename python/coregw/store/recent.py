@@ -1,4 +1,4 @@
-"""Which pages were put lately: Bloom filters, one for each slice of time.
+"""Record of the pages that were put lately: Bloom filters, one for each slice of time.
 
 A page that was put lately may belong to a tree whose root record is about to be written, so it is not garbage even if
 nothing refers to it. A filter may also claim that of a page that was not put, which then stays until a later

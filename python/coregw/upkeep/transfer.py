@@ -1,4 +1,4 @@
-"""Payloads and trees on their way from one store to another, each checked against its digests before it is stored."""
+"""Copies of payloads and trees from one store to another, each checked against its digests before it is stored."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from enum import Enum
 from typing import Final
 
 from coregw._core import Cid, page_links
+from coregw.engine.guided import GuidedPages
 from coregw.engine.pages import PageReads
 from coregw.engine.roots import COMPLETE
-from coregw.engine.ways import Ways
 from coregw.errors import PayloadNotFound, StoreDamaged
 from coregw.messages.progress import Progress
 from coregw.store import CHUNK_BYTES, MAX_PAYLOADS_BYTES, MAX_PUT_BYTES, Store, Table
@@ -53,7 +53,7 @@ class Transfer:
     ) -> None:
         self._source = source
         self._destination = destination
-        self._ways = Ways(destination, PageReads(destination))
+        self._guided = GuidedPages(destination, PageReads(destination))
         self._marks = marks
         self._report = report
         self.held = held
@@ -180,7 +180,7 @@ class Transfer:
         for number, page in enumerate(pages, 1):
             batch.append(page)
             if number == len(pages) or sum(len(each) for _, each in batch) >= MAX_PUT_BYTES // 2:
-                now = await self._ways.put({Table.PAGES: batch}, False, (), self._since)
+                now = await self._guided.put({Table.PAGES: batch}, False, (), self._since)
                 self._since = self._since or now
                 batch = []
         self.pages += len(pages)

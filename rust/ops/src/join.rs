@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use coregw_core::{Digest, Error, Result, RootCid};
 
-use crate::run::{Need, Operation, Progress, Slot, WantedPage, Way};
+use crate::run::{Lookahead, Need, Operation, Progress, Slot, WantedPage};
 
 /// Calls a closure with each index below a count, possibly on several threads, and returns when all calls have.
 ///
@@ -83,8 +83,8 @@ pub(crate) async fn join<R: Send>(
         if waiting.any_runnable {
             slot.more_budget().await;
         } else if !waiting.roots.is_empty() {
-            let (roots, ways) = waiting.roots_and_ways();
-            let held = slot.roots_before(roots.clone(), ways).await;
+            let (roots, lookahead) = waiting.roots_and_lookahead();
+            let held = slot.roots_before(roots.clone(), lookahead).await;
             known_roots.extend(roots.into_iter().zip(held));
         } else if !waiting.pages.is_empty() {
             let pages = slot.pages(waiting.pages).await;
@@ -152,7 +152,9 @@ impl Waiting {
                 Child::New(_) | Child::Runnable(_) => all.any_runnable = true,
                 Child::Waiting(operation, Need::Roots(wanted)) => {
                     all.roots.extend(wanted.iter().filter(|root| roots.insert(**root)));
-                    operation.ways().into_iter().for_each(|way| all.keys.entry(way.root).or_default().extend(way.keys));
+                    for Lookahead { root, keys } in operation.lookahead() {
+                        all.keys.entry(root).or_default().extend(keys);
+                    }
                 }
                 Child::Waiting(_, Need::Pages(wanted)) => {
                     all.pages.extend(wanted.iter().filter(|page| pages.insert(page.digest)).cloned());
@@ -166,12 +168,12 @@ impl Waiting {
     }
 
     /// The roots, and what all children look for in their trees, each key once.
-    fn roots_and_ways(self) -> (Vec<RootCid>, Vec<Way>) {
-        let way = |(root, mut keys): (RootCid, Vec<Vec<u8>>)| {
+    fn roots_and_lookahead(self) -> (Vec<RootCid>, Vec<Lookahead>) {
+        let lookahead = |(root, mut keys): (RootCid, Vec<Vec<u8>>)| {
             keys.sort_unstable();
             keys.dedup();
-            Way { root, keys }
+            Lookahead { root, keys }
         };
-        (self.roots, self.keys.into_iter().map(way).collect())
+        (self.roots, self.keys.into_iter().map(lookahead).collect())
     }
 }

@@ -51,6 +51,6 @@ pub use map_proof::{MapProofOutcome, verify_map_proof};
 pub use message::delta::MAX_DELTAS;
 pub use read::{ReadOutcome, verify_read};
 pub use resolve::verify_resolve;
-pub use run::{Need, Operation, Progress, WantedPage, Way};
+pub use run::{Lookahead, Need, Operation, Progress, WantedPage};
 pub use scan::verify_scan;
 pub use transition::verify_transition;

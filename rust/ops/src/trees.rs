@@ -7,7 +7,7 @@ use coregw_core::{
     Answer, Ask, Digest, Error, Interrupt, Missing, Page, PageCache, PageSource, Query, Result, RootCid,
 };
 
-use crate::run::{Slot, WantedPage, Way};
+use crate::run::{Lookahead, Slot, WantedPage};
 
 /// The trees of one store.
 #[derive(Clone)]
@@ -31,8 +31,8 @@ impl Trees {
         if let Some(is_held) = self.cache.is_held(root) {
             return is_held;
         }
-        let way = Way { root: *root, keys: keys() };
-        self.slot.roots_before(vec![*root], vec![way]).await == [true]
+        let lookahead = Lookahead { root: *root, keys: keys() };
+        self.slot.roots_before(vec![*root], vec![lookahead]).await == [true]
     }
 
     /// The first of `roots` that the store has no record of.
@@ -48,8 +48,8 @@ impl Trees {
         if roots.iter().all(|root| self.cache.is_held(root) == Some(true)) {
             return None;
         }
-        let ways = roots.iter().map(|root| Way { root: *root, keys: keys() }).collect();
-        let held = self.slot.roots_before(roots.to_vec(), ways).await;
+        let lookahead = roots.iter().map(|root| Lookahead { root: *root, keys: keys() }).collect();
+        let held = self.slot.roots_before(roots.to_vec(), lookahead).await;
         roots.iter().zip(held).find(|(_, is_held)| !is_held).map(|(root, _)| root)
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use coregw_core::{Cid, Error, InputCode, Key, Missing, RootCid, Snapshot, Suite, Window};
-use coregw_ops::{DiffRequest, Need, Operation, Progress, Way, verify_resolve};
+use coregw_ops::{DiffRequest, Lookahead, Need, Operation, Progress, verify_resolve};
 use serde_json::json;
 
 #[path = "support/store.rs"]
@@ -178,7 +178,7 @@ fn all_lookups_of_one_path_share_the_budget() {
     let mut op = Operation::resolve(Arc::clone(&store.cache), request.as_bytes()).expect("a request");
     assert_eq!(op.poll(1000), Ok(Progress::Needs(Need::Roots(vec![root]))));
     let longest = Key::from_segments(&vec!["a"; 2000]).expect("a key").as_bytes().to_vec();
-    assert_eq!(op.ways(), [Way { root, keys: vec![longest] }], "what it looks for first");
+    assert_eq!(op.lookahead(), [Lookahead { root, keys: vec![longest] }], "what it looks for first");
     op.supply_roots(vec![true]).expect("one answer");
     let mut pauses = 0;
     let end = loop {

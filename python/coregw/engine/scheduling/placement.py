@@ -1,4 +1,4 @@
-"""Where the engine's work runs: on the event loop, or in a worker thread. All thresholds of that decision.
+"""Placement of the engine's work: on the event loop, or in a worker thread. All thresholds of that decision.
 
 Inside one call, the extension decides by itself whether it releases the GIL (`rust/python/src/detach.rs`).
 """

@@ -1,4 +1,4 @@
-"""What an origin store needs: where objects come from, how they are checked, and the paths that name them.
+"""Protocols of an origin store: where objects come from, how they are checked, and the paths that name them.
 
 ```
 page       /v1/pages/{digest}   64 characters of 0-9a-f

@@ -1,4 +1,4 @@
-"""Where the chunks of uploads are: in rows of the database here, or in a bucket (`coregw.store.postgres.bucket`)."""
+"""Chunks of uploads: in rows of the database here, or in a bucket (`coregw.store.postgres.bucket`)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from coregw.store.guides import Guide
 from coregw.store.postgres.connections.database import Database
 from coregw.store.postgres.connections.replicas import Replicas
 
-__all__ = ["COUNTED_GUIDES", "GUIDES", "WAYS_OF_PRIMARY", "Guides", "guide_columns"]
+__all__ = ["COUNTED_GUIDES", "DESCENTS_ON_PRIMARY", "GUIDES", "Guides", "guide_columns"]
 
 GUIDES: Final = """
 CREATE TABLE guides (
@@ -73,21 +73,21 @@ END $$;
 """
 """The third version: guides count as stored bytes, and can be replaced."""
 
-_WAYS: Final = """
-WITH RECURSIVE way (digest, keys, length) AS (
+_DESCENTS: Final = """
+WITH RECURSIVE descent (digest, keys, length) AS (
   SELECT page, array_agg(key), 0 FROM unnest($1::bytea[], $2::bytea[]) AS asked (page, key) GROUP BY page UNION ALL
-  SELECT guide.below[step.number], step.keys, way.length + 1
-  FROM way CROSS JOIN LATERAL (SELECT firsts, below FROM guides WHERE page = way.digest OFFSET 0) AS guide
+  SELECT guide.below[step.number], step.keys, descent.length + 1
+  FROM descent CROSS JOIN LATERAL (SELECT firsts, below FROM guides WHERE page = descent.digest OFFSET 0) AS guide
     CROSS JOIN LATERAL (
       SELECT greatest(width_bucket(key, guide.firsts), 1) AS number, array_agg(key) AS keys
-      FROM unnest(way.keys) AS key GROUP BY 1) AS step
-  WHERE way.length < 32)
-SELECT key, value FROM pages WHERE key = ANY (ARRAY(SELECT digest FROM way))"""
-"""Pages, and those on the way to keys: of each page the keys below it, in one row. What is before the first inner page
+      FROM unnest(descent.keys) AS key GROUP BY 1) AS step
+  WHERE descent.length < 32)
+SELECT key, value FROM pages WHERE key = ANY (ARRAY(SELECT digest FROM descent))"""
+"""Pages, and those on the paths to keys: of each page the keys below it, in one row. A key before the first inner page
 leads there, since a listing that begins before it may need it. ``OFFSET 0`` keeps the lookup by index: the planner
-cannot know how few pages are on the way."""
+cannot know how few pages are on the paths."""
 
-WAYS_OF_PRIMARY: Final = f"{_WAYS} UNION ALL SELECT NULL, expiries::text::bytea FROM state"  # noqa: S608
+DESCENTS_ON_PRIMARY: Final = f"{_DESCENTS} UNION ALL SELECT NULL, expiries::text::bytea FROM state"  # noqa: S608
 _LIST: Final = "SELECT page, firsts, below FROM guides WHERE $1::bytea IS NULL OR page > $1 ORDER BY page LIMIT $2"
 _SET: Final = "SELECT coregw_set_guides($1, $2, $3, $4)"
 
@@ -104,14 +104,14 @@ class Guides:
         self._database = database
         self._replicas = replicas
 
-    async def get_ways(self, ways: Mapping[bytes, Sequence[bytes]]) -> tuple[dict[bytes, bytes], int | None]:
-        """See `coregw.store.guides.GuidedStore.get_ways`. Also returns how often roots have expired, if it asked."""
-        asked = [(page, key) for page, keys in ways.items() for key in keys]
+    async def get_descents(self, keys: Mapping[bytes, Sequence[bytes]]) -> tuple[dict[bytes, bytes], int | None]:
+        """See `coregw.store.guides.GuidedStore.get_descents`. Also returns how often roots have expired, if asked."""
+        asked = [(page, key) for page, wanted in keys.items() for key in wanted]
         arguments = [page for page, _ in asked], [key for _, key in asked]
-        found: dict[bytes | None, bytes] = dict(await self._replicas.read(_WAYS, *arguments))
+        found: dict[bytes | None, bytes] = dict(await self._replicas.read(_DESCENTS, *arguments))
         expiries = None
-        if not ways.keys() <= found.keys():
-            found = dict(await self._database.read(WAYS_OF_PRIMARY, *arguments))
+        if not keys.keys() <= found.keys():
+            found = dict(await self._database.read(DESCENTS_ON_PRIMARY, *arguments))
             expiries = int(found.pop(None))
         return {digest: value for digest, value in found.items() if digest is not None}, expiries
 

@@ -20,7 +20,7 @@ from coregw.store.postgres.chunks import Chunks, RowChunks
 from coregw.store.postgres.collection import PostgresCollection
 from coregw.store.postgres.connections.database import Database, Query, columns
 from coregw.store.postgres.connections.replicas import Replicas
-from coregw.store.postgres.guides import WAYS_OF_PRIMARY, Guides, guide_columns
+from coregw.store.postgres.guides import DESCENTS_ON_PRIMARY, Guides, guide_columns
 from coregw.store.postgres.payloads import Payloads, PostgresPayloadWriter
 from coregw.store.postgres.schema import migrate
 from coregw.store.postgres.space import FIGURES, FILES, PostgresFigures, Room
@@ -41,7 +41,7 @@ _GET: Final = {
 }
 _GET_PAGES: Final = f"{_GET[Table.PAGES]} UNION ALL SELECT NULL, expiries::text::bytea FROM state"  # noqa: S608
 """Pages, and without a key how often roots have expired: a page may be missing since its root has expired."""
-_READS: Final[tuple[Query, ...]] = ((_GET_PAGES, []), (_GET[Table.ROOTS], []), (WAYS_OF_PRIMARY, [], []))
+_READS: Final[tuple[Query, ...]] = ((_GET_PAGES, []), (_GET[Table.ROOTS], []), (DESCENTS_ON_PRIMARY, [], []))
 """What a lookup reads; prepared on the first connections."""
 _LIST: Final = {
     Table.PAGES: "SELECT key, value FROM pages WHERE",
@@ -173,9 +173,9 @@ class PostgresStore:
                 found.update(await self._database.read(_GET[table], asked))
         return [found.get(key) for key in keys]
 
-    async def get_ways(self, ways: Mapping[bytes, Sequence[bytes]]) -> dict[bytes, bytes]:
+    async def get_descents(self, keys: Mapping[bytes, Sequence[bytes]]) -> dict[bytes, bytes]:
         self._database.require_open()
-        found, expiries = await self._guides.get_ways(ways)
+        found, expiries = await self._guides.get_descents(keys)
         self._note_expiries(expiries)
         return found
 

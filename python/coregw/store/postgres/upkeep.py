@@ -1,4 +1,4 @@
-"""What a store does in the background.
+"""Background work of a store.
 
 It lets the store's clock advance, notices what other gateways did, and sweeps what was left behind.
 """

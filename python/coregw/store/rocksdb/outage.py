@@ -1,4 +1,4 @@
-"""What keeps a store from writing, logged once when it begins and once when it ends."""
+"""Outages: reasons that keep a store from writing, logged once when they begin and once when they end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tiered store keeps: sizes in the order of use, and the removal of what was used least recently."""
+"""Contents of a tiered store: sizes in the order of use, and the removal of what was used least recently."""
 
 from __future__ import annotations
 

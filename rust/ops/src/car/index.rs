@@ -1,4 +1,4 @@
-//! Where the blocks of a CAR are: a few dozen bytes for each, sorted by digest once all are known.
+//! Index of the blocks of a CAR: a few dozen bytes for each, sorted by digest once all are known.
 
 use coregw_core::internals::arena;
 use coregw_core::{Cid, Digest, Kind, RootCid, Suite};

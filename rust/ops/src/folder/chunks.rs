@@ -1,4 +1,4 @@
-//! How the bytes of a file are cut into chunks (protocol section 7): each chunk is a payload.
+//! Content-defined chunks of a file (protocol section 7): each chunk is a payload.
 //!
 //! FastCDC cuts where the bytes say so, not where they are: after an insertion the cuts of the rest are the same.
 

@@ -1,4 +1,4 @@
-//! What all messages of protocol section 5 share: reading, integers, optional members, and the comparison of results.
+//! Shared parts of the messages of protocol section 5: reading, integers, optional members, and the comparison of results.
 //!
 //! Messages are read strictly: unknown, missing and duplicate members, wrong types, `null` for an absent member, numbers
 //! with a sign, fraction or exponent or past 2^53 - 1, and bytes after the value are errors. The types bound the nesting.

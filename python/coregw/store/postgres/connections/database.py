@@ -237,13 +237,8 @@ class Database:
 
         task = asyncio.get_running_loop().create_task(run())
         self._writing[task] = time.monotonic()
-        task.add_done_callback(self._end_write)
+        task.add_done_callback(self._writing.pop)
         return await result_of(task)
-
-    def _end_write(self, task: asyncio.Task[Any]) -> None:
-        del self._writing[task]
-        if not task.cancelled():
-            task.exception()  # retrieved, or asyncio would log it if nobody waits any more
 
     async def _repeat(self, fetch: Callable[[Connection], Awaitable[T]], seconds: float) -> T:
         """Call `fetch` with a connection until it succeeds, at most for this many seconds after the first failure."""

@@ -1,1 +1,1 @@
-"""What RocksDB remembers for garbage collection: dates of roots and payloads, and the collection itself."""
+"""Garbage collection in RocksDB: dates of roots and payloads, and the collection itself."""

@@ -1,4 +1,4 @@
-"""What keeps the high-water mark current while RocksDB writes.
+"""Tracker of the high-water mark: keeps it current while RocksDB writes.
 
 The mark never claims more than is durable: a size is recorded after a sync that began when the file already had it.
 """

@@ -26,7 +26,6 @@ __all__ = [
 _U32: Final = 0xFFFFFFFF
 _LAST_BYTE_PRIME: Final = 0x6B9083D9
 _CRC_DELTA: Final = 0xA282EAD8
-_XXH3: Final = 4
 _MAX_VARINT_BYTES: Final = 10
 _MAX_CORRECTED: Final = 1 << 14
 """Searching for a flipped bit in more bytes than these takes longer than a second."""

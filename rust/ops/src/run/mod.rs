@@ -1,4 +1,4 @@
-//! How an operation waits for what it cannot compute itself: one parked [`Need`], one `poll`, one `supply`.
+//! Driving of operations, which wait for what they cannot compute: one parked [`Need`], one `poll`, one `supply`.
 //!
 //! An operation is an `async fn` written as if everything were in memory; the compiler turns it into a state machine.
 //! There is no runtime and no I/O. A leaf future parks a need in the operation's slot and is pending; the caller gets
@@ -15,6 +15,8 @@
 //!   | <--- Done(response) ------ | <--------- Ready(response)- |
 //! ```
 
+mod need;
+
 use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::Pin;
@@ -24,75 +26,7 @@ use std::task::{Context, Poll, Waker};
 
 use coregw_core::{Cid, Digest, Error, InputCode, Page, Result, RootCid};
 
-/// What an operation waits for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Need {
-    /// Stored pages: answer with [`Operation::supply_pages`].
-    Pages(Vec<WantedPage>),
-    /// Whether the store has a record of each of these roots: answer with [`Operation::supply_roots`].
-    Roots(Vec<RootCid>),
-    /// Whether the store holds each of these roots and has renewed them, since the response will say that they are stored:
-    /// answer with [`Operation::supply_roots`].
-    Renewal(Vec<RootCid>),
-    /// Bytes of the CAR that is imported, fewer where it ends: answer with [`Operation::supply_bytes`].
-    Bytes(Range<u64>),
-    /// More time, since the budget of nodes is spent: poll again.
-    Budget,
-    /// Space for output: send these bytes, then each of these payloads as a block, and poll again.
-    Output {
-        /// The next bytes.
-        bytes: Vec<u8>,
-        /// Payloads whose blocks follow them.
-        payloads: Vec<Cid>,
-    },
-    /// Space for leaves of a tree in a CAR, from left to right: use them, and poll again. Each tree has at least one.
-    Leaves {
-        /// The root of the tree.
-        root: RootCid,
-        /// JSON lines: `["path","CID"]` of a map, `["CID",measure]` of a list.
-        lines: Vec<u8>,
-    },
-    /// Payloads to store: the ranges of their blocks (CID and data) in the CAR that is imported. Poll again when the
-    /// store has them.
-    Payloads(Vec<Range<u64>>),
-    /// Pages to store, and then the records of these roots, durably. Poll again when that is done.
-    Store {
-        /// Pages by digest.
-        pages: Vec<(Digest, Vec<u8>)>,
-        /// Roots that are held from then on.
-        roots: Vec<RootCid>,
-        /// Roots that must be held when the records are written: their trees have pages that the new ones share.
-        requires: Vec<RootCid>,
-    },
-}
-
-/// A page that an operation waits for, and a root of the tree that it belongs to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WantedPage {
-    /// The root, which determines the kind and suite of the page.
-    pub root: RootCid,
-    /// The digest under which the page is stored.
-    pub digest: Digest,
-}
-
-impl WantedPage {
-    /// Parses the stored bytes and checks their digest; `None` means that the store does not have the page. O(bytes).
-    ///
-    /// # Errors
-    /// [`Error::Damaged`], naming the page, if it is missing or its bytes do not have its digest.
-    pub fn parse(&self, bytes: Option<&[u8]>) -> Result<Arc<Page>> {
-        Page::of_store(&self.root, &self.digest, bytes)
-    }
-}
-
-/// What an operation will look for in the tree of a root for which it waits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Way {
-    /// The root of a map.
-    pub root: RootCid,
-    /// Keys of the map, or where its listing begins: with the empty one, at the first key.
-    pub keys: Vec<Vec<u8>>,
-}
+pub use need::{Lookahead, Need, WantedPage};
 
 /// The result of [`Operation::poll`].
 #[derive(Debug, PartialEq, Eq)]
@@ -135,7 +69,7 @@ struct SlotState {
     pages: Vec<Arc<Page>>,
     held: Vec<bool>,
     bytes: Vec<u8>,
-    ways: Vec<Way>,
+    lookahead: Vec<Lookahead>,
 }
 
 impl Slot {
@@ -165,11 +99,11 @@ impl Slot {
         std::mem::take(&mut self.lock().held)
     }
 
-    /// As [`Slot::roots`], before the operation goes these ways.
-    pub(crate) async fn roots_before(&self, roots: Vec<RootCid>, ways: Vec<Way>) -> Vec<bool> {
-        self.lock().ways = ways;
+    /// As [`Slot::roots`], before the operation looks for keys in the trees.
+    pub(crate) async fn roots_before(&self, roots: Vec<RootCid>, lookahead: Vec<Lookahead>) -> Vec<bool> {
+        self.lock().lookahead = lookahead;
         let held = self.roots(roots).await;
-        self.lock().ways = Vec::new();
+        self.lock().lookahead = Vec::new();
         held
     }
 
@@ -297,8 +231,8 @@ impl Operation {
     }
 
     /// What it will look for in the trees of the roots for which it waits, as far as it knows: pages to read early.
-    pub fn ways(&self) -> Vec<Way> {
-        self.slot.lock().ways.clone()
+    pub fn lookahead(&self) -> Vec<Lookahead> {
+        self.slot.lock().lookahead.clone()
     }
 
     /// The memory, in bytes, of what the operation holds: the nodes that its current query has visited and made, the arcs

@@ -1,4 +1,4 @@
-"""Pages that are read before an operation asks for them, on its ways to keys, and what stores need to know for that."""
+"""Pages that are read before an operation asks for them, and the guides that stores keep for that."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from coregw.errors import CoregwError
 from coregw.store import Store, Table
 from coregw.store.guides import Guide, GuidedStore
 
-__all__ = ["Ways"]
+__all__ = ["GuidedPages"]
 
 
-class Ways:
-    """The ways to keys in one store. Takes the store, and the reads of its pages."""
+class GuidedPages:
+    """The pages of a store that may keep guides: put with their guides, and read on the paths to keys.
+
+    Args:
+        store: The store.
+        page_reads: The reads of its pages.
+    """
 
     def __init__(self, store: Store, page_reads: PageReads) -> None:
         self._store = store
@@ -34,8 +39,8 @@ class Ways:
             return await self._store.put(rows, durable, requires, since)
         return await self._guided.put(rows, durable, requires, since, [Guide(*guide) for guide in guides])
 
-    def of(self, operation: Operation, roots: Sequence[bytes]) -> dict[bytes, list[bytes]]:
-        """Return what an operation looks for in the trees of roots, if the store can tell the ways.
+    def lookahead(self, operation: Operation, roots: Sequence[bytes]) -> dict[bytes, list[bytes]]:
+        """Return what an operation will look for in the trees of roots, if the store can find the pages on the paths.
 
         Args:
             operation: The operation.
@@ -44,28 +49,31 @@ class Ways:
         Returns:
             Keys, or none, by the digests of the top pages.
         """
-        keys = dict(operation.ways) if self._guided is not None else {}
+        keys = dict(operation.lookahead) if self._guided is not None else {}
         return {Cid(root).digest: keys.get(root, []) for root in roots}
 
-    async def read_early(self, ways: Mapping[bytes, Sequence[bytes]]) -> dict[bytes, bytes]:
-        """Read top pages, and the inner pages on the ways that `of` has returned, in one round.
+    async def read_early(self, lookahead: Mapping[bytes, Sequence[bytes]]) -> dict[bytes, bytes]:
+        """Read top pages, and the inner pages on the paths to keys, in one round.
 
         They may not be needed, so a failure counts only when they are. It is not raised.
 
+        Args:
+            lookahead: What `lookahead` has returned.
+
         Returns:
-            What was found, by digest.
+            The pages found, by digest.
         """
-        guided = {digest: keys for digest, keys in ways.items() if keys}
+        guided = {digest: keys for digest, keys in lookahead.items() if keys}
         found = await asyncio.gather(
-            self._read_ways(guided), self._read([digest for digest in ways if digest not in guided])
+            self._descend(guided), self._read([digest for digest in lookahead if digest not in guided])
         )
         return found[0] | found[1]
 
-    async def _read_ways(self, ways: Mapping[bytes, Sequence[bytes]]) -> dict[bytes, bytes]:
-        if self._guided is None or not ways:
+    async def _descend(self, keys: Mapping[bytes, Sequence[bytes]]) -> dict[bytes, bytes]:
+        if self._guided is None or not keys:
             return {}
         try:
-            pages = await self._guided.get_ways(ways)
+            pages = await self._guided.get_descents(keys)
         except CoregwError:
             return {}
         self._page_reads.pages_read += len(pages)
