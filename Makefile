@@ -257,10 +257,10 @@ lint-python: install
 PLATFORMS := x86_64-pc-windows-gnu x86_64-apple-darwin
 
 .PHONY: check-platforms
-check-platforms: install ## type-check the extension for Windows and macOS (needs rustup; mingw-w64 for its C code)
+check-platforms: install ## type-check the extension for Windows and macOS (needs rustup)
 	rustup target add $(PLATFORMS)
-	@# Nothing is linked, so the C of dependencies need not be compiled for macOS.
-	export CC_x86_64_apple_darwin=true AR_x86_64_apple_darwin=true && for target in $(PLATFORMS); do \
+	@# Nothing is linked, so the C of dependencies need not be compiled.
+	for target in $(PLATFORMS); do env "CC_$${target//-/_}=true" "AR_$${target//-/_}=true" \
 		cargo check --quiet --package coregw-python --features abi3 --locked --target $$target || exit 1; done
 
 .PHONY: docs

@@ -1,4 +1,4 @@
-"""What decoders raise for bytes that a stranger, or a damaged disk, has written."""
+"""Exceptions of decoders for bytes that a stranger, or a damaged disk, has written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a benchmark reports: rates with percentiles, as a table, as JSON, and as a picture."""
+"""Report of a benchmark: rates with percentiles, as a table, as JSON, and as a picture."""
 
 from __future__ import annotations
 

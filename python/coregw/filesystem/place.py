@@ -1,4 +1,4 @@
-"""Where a path of a folder leads: proven lookups through nested maps and symbolic links, and proven absence."""
+"""Resolution of a folder's paths: proven lookups through nested maps and symbolic links, and proven absence."""
 
 from __future__ import annotations
 

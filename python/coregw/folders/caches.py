@@ -1,4 +1,4 @@
-"""Where caches of folders are, and what their entries can rely on."""
+"""Location of the caches of folders, and the clock resolution that their entries allow for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a folder since it was restored last: the states of its files, and the targets of their bytes.
+"""Cache of a folder as it was restored last: the states of its files, and the targets of their bytes.
 
 A file whose inode, size, and times of modification and change are those of the cache is not read again. A cache is an
 optimisation only. If it is missing, damaged, or of another folder, all files are read. The cache of folders that are

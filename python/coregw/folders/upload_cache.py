@@ -1,4 +1,4 @@
-"""What is known of a folder since it was added last: the state of its files, the target of their bytes, and both maps.
+"""Cache of a folder as it was added last: the state of its files, the target of their bytes, and both maps.
 
 Like git's index: a file whose inode, size, and times of modification and change are those of the cache is not read
 again, and a changed folder is sent as changes of its maps. Targets of bytes do not depend on what is recorded of files

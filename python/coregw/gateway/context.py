@@ -1,4 +1,4 @@
-"""What all routes share: the engine, the settings, and the reader of request bodies."""
+"""Context of all routes: the engine, the settings, and the reader of request bodies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Upkeep of a store as a whole: what checks, repairs and restores it, beside the engine that serves requests.
+"""Upkeep of a store as a whole: checks, repairs, backups and collections, beside the engine that serves requests.
 
 Between the gateway and the engine: it needs the files of a store, the extension that interprets what is in them, and
 the engine's layout of roots and records.

@@ -1,4 +1,4 @@
-"""All that a store holds, some at a time."""
+"""Iterators over everything that a store holds."""
 
 from __future__ import annotations
 

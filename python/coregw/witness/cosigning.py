@@ -1,4 +1,4 @@
-"""What a witness checks before it cosigns, and what it remembers."""
+"""Cosigning: the checks of a witness before it cosigns, and what it remembers."""
 
 from __future__ import annotations
 

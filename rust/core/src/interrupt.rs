@@ -1,4 +1,4 @@
-//! Why a query stops before its end.
+//! Interrupts: the reasons for which a query stops before its end.
 //!
 //! Only this module expresses that more input is needed. After an interrupt, reads start again on the same tree: nodes
 //! that they loaded before stay loaded and cost no budget again. Changes and diffs continue where they were interrupted.

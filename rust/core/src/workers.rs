@@ -1,4 +1,4 @@
-//! Who does work that is independent: the caller's thread, or several that it has.
+//! Workers: the threads that run independent jobs, which the caller supplies.
 
 use std::sync::Mutex;
 

@@ -1,4 +1,4 @@
-//! What the fuzz targets share: structured input, forged trees, and the slow models of the tests.
+//! Shared parts of the fuzz targets: structured input, forged trees, and the slow models of the tests.
 
 #[path = "../../core/tests/support/agree.rs"]
 pub mod agree;

@@ -1,4 +1,4 @@
-//! Where the GIL is released: the one rule, and what each kind of work costs.
+//! Release of the GIL: the one rule, and what each kind of work costs.
 //!
 //! Work of more than about 50 µs runs detached. Shorter work keeps the GIL, because getting it back can cost far more
 //! than the work: a detach and attach take 30 ns while no other thread runs Python code, but while one does, the caller

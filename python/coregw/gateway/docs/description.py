@@ -1,4 +1,4 @@
-"""What a route declares about itself for the OpenAPI document."""
+"""Description of a route for the OpenAPI document."""
 
 from __future__ import annotations
 

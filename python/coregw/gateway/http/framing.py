@@ -1,4 +1,4 @@
-"""What `GatewayProtocol` adds to parsing: checks of heads, limited trailers, ignored upgrades, held reading."""
+"""Parsing that `GatewayProtocol` adds: checks of heads, limited trailers, ignored upgrades, paused reading."""
 
 from __future__ import annotations
 

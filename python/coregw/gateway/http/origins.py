@@ -1,4 +1,4 @@
-"""Which hosts requests may name, and which web pages may write: protection against DNS rebinding and other origins.
+"""Checks of Host and Origin: protection against DNS rebinding, and against writes of other origins' web pages.
 
 A page can make its visitor's browser send requests to any address, also to loopback. If its name then resolves to that
 address, the browser takes the gateway for the page's own origin, and lets it read (DNS rebinding); but the Host that it

@@ -1,4 +1,4 @@
-"""What the connections of one server share: limits on all of them together, and rules for each."""
+"""State that the connections of one server share: limits on all of them together, and rules for each."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What one client may take of connections, memory and slots, so that no client keeps the others out."""
+"""Limits on one client's share of connections, memory and slots, so that no client keeps the others out."""

@@ -1,4 +1,4 @@
-"""What a client has not read of its responses: how much, and whether it reads fast enough."""
+"""Unread responses: how much a client has not read, and whether it reads fast enough."""
 
 from __future__ import annotations
 

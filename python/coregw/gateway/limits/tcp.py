@@ -1,4 +1,4 @@
-"""What the kernel tells of a TCP connection. Sockets of another kind, or on another system than Linux, look open."""
+"""State of a TCP connection in the kernel. Sockets of another kind, or on another system than Linux, look open."""
 
 from __future__ import annotations
 

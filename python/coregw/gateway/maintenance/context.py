@@ -1,4 +1,4 @@
-"""What the maintenance routes share."""
+"""Context of the maintenance routes."""
 
 from __future__ import annotations
 

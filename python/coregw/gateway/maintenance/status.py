@@ -1,4 +1,4 @@
-"""What the gateway is doing: its processes, its store, and the long operations in progress."""
+"""Status of the gateway: its processes, its store, and the long operations in progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What held trees, published records and pins name and a store does not hold: never stored, or lost without a trace.
+"""Absent targets: named by held trees, published records or pins, but not held; never stored, or lost without a trace.
 
 After damage nothing tells the two apart. Another gateway may: what it holds can be fetched.
 """

@@ -1,4 +1,4 @@
-"""What a check of a store finds: messages for people and programs, with CIDs in text form."""
+"""Findings of a check of a store: messages for people and programs, with CIDs in text form."""
 
 from __future__ import annotations
 

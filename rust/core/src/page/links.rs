@@ -11,6 +11,9 @@ pub(crate) struct Links<Page>(Box<[Mutex<Weak<Page>>]>);
 /// The counts of references before the value of an `Arc`.
 const ARC_HEAD_BYTES: usize = 2 * size_of::<usize>();
 
+/// The heap memory of a mutex that was locked: on Apple's systems, the standard library boxes a `pthread_mutex_t`.
+const MUTEX_HEAP_BYTES: usize = if cfg!(target_vendor = "apple") { 64 } else { 0 };
+
 impl<Page> Default for Links<Page> {
     /// No links.
     fn default() -> Self {
@@ -46,10 +49,10 @@ impl<Page> Links<Page> {
         }
     }
 
-    /// The memory that the links take, in bytes: their own, and that of the heads of pages, which stay in memory without
-    /// their content as long as a link points to them.
+    /// The memory that the links take at most, in bytes: their own, and that of the heads of pages, which stay in memory
+    /// without their content as long as a link points to them.
     pub(crate) fn memory(&self) -> usize {
-        self.0.len() * (size_of::<Mutex<Weak<Page>>>() + ARC_HEAD_BYTES + size_of::<Page>())
+        self.0.len() * (size_of::<Mutex<Weak<Page>>>() + MUTEX_HEAP_BYTES + ARC_HEAD_BYTES + size_of::<Page>())
     }
 }
 
@@ -68,7 +71,7 @@ mod tests {
             drop(page);
             assert!(links.get(ordinal).is_none());
         }
-        let heads = 3 * (2 * size_of::<usize>() + size_of::<Page>());
+        let heads = 3 * (2 * size_of::<usize>() + size_of::<Page>() + MUTEX_HEAP_BYTES);
         assert_eq!(links.memory(), heads + size_of_val(&*links.0));
         assert_eq!(Links::<Page>::default().memory(), 0);
     }

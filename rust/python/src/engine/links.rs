@@ -1,4 +1,4 @@
-//! What stored pages lead to: for checks and collections of a whole store, which do not follow one tree.
+//! Links of stored pages: for checks and collections of a whole store, which do not follow one tree.
 
 use core::internals::arena::{NodeId, State};
 use core::{Digest, Kind, Page, RootCid, Suite};

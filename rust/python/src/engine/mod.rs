@@ -1,4 +1,4 @@
-//! What the engine of a gateway uses: operations on stored trees, the page cache, and CARs.
+//! Extension of a gateway's engine: operations on stored trees, the page cache, and CARs.
 
 pub mod batch;
 pub mod cache;

@@ -21,7 +21,7 @@ use crate::results;
 use crate::sorting::ArcSorter;
 
 /// A root, and what is looked for in its tree.
-type Way<'py> = (Bound<'py, PyBytes>, Vec<Bound<'py, PyBytes>>);
+type Lookahead<'py> = (Bound<'py, PyBytes>, Vec<Bound<'py, PyBytes>>);
 
 /// A query, batch, diff, mutation, import or export on stored trees. Does no I/O.
 ///
@@ -94,11 +94,11 @@ impl Operation {
 #[pymethods]
 impl Operation {
     /// What it will look for in the trees of roots for which it waits, as far as it knows: for each such root (a binary
-    /// CID) the keys, as bytes, or where a listing begins. Pages on the way to them may be read early.
+    /// CID) the keys, as bytes, or where a listing begins. Pages on the paths to them may be read early.
     #[getter]
-    fn ways<'py>(&mut self, py: Python<'py>) -> Vec<Way<'py>> {
+    fn lookahead<'py>(&mut self, py: Python<'py>) -> Vec<Lookahead<'py>> {
         let keys = |keys: &[Vec<u8>]| keys.iter().map(|key| PyBytes::new(py, key)).collect();
-        self.operation().ways().iter().map(|way| (root_bytes(py, &way.root), keys(&way.keys))).collect()
+        self.operation().lookahead().iter().map(|each| (root_bytes(py, &each.root), keys(&each.keys))).collect()
     }
 
     /// Return an operation for a `core.resolve` request. Its response is the result.
