@@ -1,6 +1,6 @@
 """Counts of requests and bytes for each operation of a client of a static tree, cold and with what it has kept.
 
-As a program it prints the table of docs/operations.md, for a map of a million keys and a folder of a thousand files.
+As a program it prints the table of docs/distribution.md, for a map of a million keys and a folder of a thousand files.
 """
 
 from __future__ import annotations

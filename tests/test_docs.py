@@ -14,6 +14,10 @@ from click import Context
 import coregw.cli
 from coregw.cli import cli
 from coregw.errors import ERROR_CODES
+from coregw.gateway.limits.machine import allowed_bytes, fit_defaults
+from coregw.gateway.settings import Settings
+from coregw.messages.batch import MAX_BATCH_BLOCKS, MAX_BATCH_BYTES, MAX_BATCH_PAGES, MAX_BATCH_PATHS
+from coregw.messages.prooflist import MAX_PROOF_KEYS
 from coregw.plants.settings import PlantSettings
 
 TOP = Path(__file__).parent.parent
@@ -36,6 +40,24 @@ def test_operations_lists_every_setting_with_its_default() -> None:
     assert documented == [
         f"| `{variable}` | `{default}` | {about} |" for variable, default, about in PlantSettings.describe()
     ]
+
+
+def test_operations_has_the_memory_that_defaults_allow() -> None:
+    page = " ".join(read("docs/operations.md").split())
+    least = allowed_bytes(fit_defaults(Settings(), (), 1 << 20))
+    assert f" {allowed_bytes(Settings()) >> 20:,} MiB with the defaults." in page
+    assert f"The least that defaults are lowered to is {least >> 20} MiB," in page
+
+
+def test_gateway_page_has_the_limits_of_messages() -> None:
+    limits = dict(
+        re.findall(r"^\| ([^|`]*) \| ([^|]*) \|$", read("docs/gateway.md").split("## Limits")[1], re.MULTILINE)
+    )
+    batch = f"{MAX_BATCH_BLOCKS:,} payloads and {MAX_BATCH_BYTES >> 20} MiB, or {MAX_BATCH_PATHS:,} paths"
+    assert limits["batch"] == batch
+    assert limits["payloads in one answer"] == f"{MAX_BATCH_BLOCKS:,}"
+    assert limits["pages in one answer"] == f"{MAX_BATCH_PAGES:,}"
+    assert limits["segments of a range read, keys of a map proof"] == f"{MAX_PROOF_KEYS:,}"
 
 
 def test_gateway_page_lists_every_error_code_with_status_and_meaning() -> None:

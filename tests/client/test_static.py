@@ -315,7 +315,7 @@ def test_nginx_serves_the_explorer(tmp_path: Path) -> None:
 
 
 def test_no_operation_costs_more_than_the_documentation_says() -> None:
-    page = (Path(__file__).parent.parent.parent / "docs" / "operations.md").read_text("utf-8")
+    page = (Path(__file__).parent.parent.parent / "docs" / "distribution.md").read_text("utf-8")
     rows = page.split(f"{static_counts.HEAD}\n|---|---|---|---|---|\n")[1].split("\n\n")[0].splitlines()
     cells = [row[2:-2].replace(",", "").replace("1000 files", "60 files").split(" | ") for row in rows]
     documented = {name: [int(each) for each in numbers] for name, *numbers in cells}

@@ -93,6 +93,28 @@ PAGES: dict[str, Page] = {
             " completions as bash does"
         },
     ),
+    "docs/distribution.md": Page(
+        before=_DOCS + _ARCS + _GATEWAY + "export ROOT=$(coregw add docs)\nexport CID=$(coregw resolve $ROOT readme)\n"
+        "coregw publish docs/main $ROOT\n"
+        + _SECOND
+        + "python -m http.server {c} --bind 127.0.0.1 --directory {folder}/srv 2> /dev/null > /dev/null &",
+        replaced={
+            "/srv/": "{folder}/srv/",
+            "https://a.example.org": "http://127.0.0.1:{a}",
+            "https://b.example.org": "http://127.0.0.1:{b}",
+            "https://gateway.example.org": "http://127.0.0.1:{b}",
+            "static+https://static.example.org": "static+http://127.0.0.1:{c}/coregw-static",
+            "'s3://trees/docs?region=eu-central-1'": "{folder}/bucket",
+            "--follow --interval 10": "",
+            "coregw mirror docs": "COREGW_FROM_TOKEN=secret COREGW_TO_TOKEN=secret coregw mirror docs",
+            " ROOT ": " $ROOT ",
+        },
+        variables=_TOKENS,
+    ),
+    "docs/durability.md": Page(
+        before=_DOCS + _GATEWAY + "export ROOT=$(coregw add docs)\n",
+        replaced={"/srv/": "{folder}/srv/", "/mnt/": "{folder}/mnt/", "pin bafy…": "pin $ROOT"},
+    ),
     "docs/files.md": Page(
         before="mkdir folder\n"
         r"printf 'city,people\nBern,137000\nGenf,209000\n' > folder/table.csv"
@@ -130,24 +152,8 @@ PAGES: dict[str, Page] = {
         before=_GATEWAY + "printf hello | curl -s --data-binary @- http://127.0.0.1:{a}/v1/cas"
     ),
     "docs/operations.md": Page(
-        before=_DOCS + _ARCS + _GATEWAY + "export ROOT=$(coregw add docs)\nexport CID=$(coregw resolve $ROOT readme)\n"
-        "coregw publish docs/main $ROOT\n"
-        + _SECOND
-        + "python -m http.server {c} --bind 127.0.0.1 --directory {folder}/srv 2> /dev/null > /dev/null &",
-        replaced={
-            "/srv/": "{folder}/srv/",
-            "/mnt/": "{folder}/mnt/",
-            "pin bafy…": "pin $ROOT",
-            "https://a.example.org": "http://127.0.0.1:{a}",
-            "https://b.example.org": "http://127.0.0.1:{b}",
-            "https://gateway.example.org": "http://127.0.0.1:{b}",
-            "static+https://static.example.org": "static+http://127.0.0.1:{c}/coregw-static",
-            "'s3://trees/docs?region=eu-central-1'": "{folder}/bucket",
-            "--follow --interval 10": "",
-            "coregw mirror docs": "COREGW_FROM_TOKEN=secret COREGW_TO_TOKEN=secret coregw mirror docs",
-            " ROOT ": " $ROOT ",
-            "8081": "{d}",
-        },
+        before=_DOCS + _GATEWAY + "export ROOT=$(coregw add docs)\n",
+        replaced={"/srv/": "{folder}/srv/", "8081": "{d}"},
         variables=_TOKENS,
         skipped={
             "createuser coregw && createdb --owner=coregw coregw": _DATABASE,
