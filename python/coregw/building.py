@@ -35,16 +35,19 @@ def build(
 
     Raises:
         InvalidInput: If a path or CID is malformed (code ``invalid_path`` or ``invalid_cid``), or two arcs have the
-            same path. The message names the arc.
+            same path (the message names the arc); or if the suite is unknown.
         TooLarge: If too many paths of thousands of bytes continue each other.
         StorageFull, Unavailable, StoreDamaged: If the store cannot be opened or written.
         OSError: If the temporary file cannot be written.
+        RuntimeError: If `store` is given and an event loop runs in this thread.
 
     >>> from coregw import Map, build, payload_cid
     >>> arcs = [(f"logs/{number}", payload_cid(b"%d" % number)) for number in range(1000)]
     >>> build(iter(arcs)) == Map(arcs).root
     True
     """
+    if store is not None:
+        _require_no_event_loop()  # before the arcs are read
     folder = temporary if temporary is not None else store
     if folder is not None:
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -52,6 +55,16 @@ def build(
     sorter.add(arcs)
     sorter.end()
     return sorter.root(suite) if store is None else store_sorted(sorter, store, suite)
+
+
+def _require_no_event_loop() -> None:
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError("an event loop runs in this thread: call coregw.build with a store in another thread")
 
 
 def store_sorted(sorter: ArcSorter, store: str | os.PathLike[str], suite: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -74,3 +75,14 @@ def test_build_in_python_refuses_what_the_map_refuses(tmp_path: Path) -> None:
     for arcs in ([("a", "x")], [("a//b", ARCS["logs/00077"])], [("a", ARCS["logs/00077"])] * 2):
         with pytest.raises(InvalidInput):
             coregw.build(arcs, store=tmp_path / "data")
+
+
+def test_build_with_a_store_is_refused_in_an_event_loop_before_anything_is_read_or_written(tmp_path: Path) -> None:
+    async def build() -> None:
+        coregw.build(arcs, store=tmp_path / "data")
+
+    arcs = iter([("a", ARCS["logs/00077"])])
+    with pytest.raises(RuntimeError, match="in another thread"):
+        asyncio.run(build())
+    assert not (tmp_path / "data").exists()
+    assert len(list(arcs)) == 1
