@@ -101,6 +101,9 @@ def test_the_answer_to_every_kind_of_query_can_be_saved_and_verified(
                 query.scan(root, "docs", limit=1)
             ),
             f"list 'none' in {root}\n  nothing else (0 entries)": client.query(query.scan(root, "none")),
+            f"list {root}\n  {payload_cid(b'guide')}  docs/guide\n  more follow": client.query(
+                query.scan(root, (), limit=1)
+            ),
         }
     for number, (expected, proven) in enumerate(answers.items()):
         saved = tmp_path / f"{number}.json"

@@ -246,37 +246,36 @@ def _query(kinds: Mapping[str, _Kind], request: _Request) -> Query[Any]:
 
 
 def _of_kind(kind: _Kind, body: bytes, request: _Request) -> Query[Any]:
-    what = f"{_described(request)} in {printable(request.root)}"
-    return Query(kind.route, body, kind.verify, kind.absence, what)
+    return Query(kind.route, body, kind.verify, kind.absence, _described(request, printable(request.root)))
 
 
-def _described(request: _Request) -> str:
+def _described(request: _Request, root: str) -> str:
     """Describe a request in words, on one line."""
     match request:
         case messages.ResolveRequest(segments=segments):
-            return f"resolve {_quoted(segments)}"
+            return f"resolve {_place(segments, root)}"
         case messages.MapProofRequest(key=list(segments)):
-            return f"prove {_quoted(segments)}"
+            return f"prove {_place(segments, root)}"
         case messages.MapProofRequest(keys=keys):
-            return "prove nothing" if keys is UNSET else f"prove {len(keys):,} keys"
+            return f"prove {'nothing' if keys is UNSET else f'{len(keys):,} keys'} in {root}"
         case messages.ScanRequest(prefix=segments):
-            return f"list {_quoted(segments)}"
+            return f"list {_place(segments, root)}"
         case messages.ReadRequest(query=selector):
-            return f"read {_selected(selector)}"
+            return f"read {_selected(selector, root)}"
 
 
-def _selected(selector: _Selector) -> str:
+def _selected(selector: _Selector, root: str) -> str:
     match selector:
         case messages.MapKeyQuery(segments=segments):
-            return _quoted(segments)
+            return _place(segments, root)
         case messages.ListIndexQuery(index=index):
-            return f"element {index}"
+            return f"element {index} in {root}"
         case messages.ListRangeQuery(start=start, end=end):
-            return f"range {start}:{'' if end is UNSET else end}"
+            return f"range {start}:{'' if end is UNSET else end} in {root}"
 
 
-def _quoted(segments: Sequence[str]) -> str:
-    return repr("/".join(segments)) if segments else "the root itself"
+def _place(segments: Sequence[str], root: str) -> str:
+    return f"{'/'.join(segments)!r} in {root}" if segments else root
 
 
 def encode(document: object) -> bytes:
