@@ -23,7 +23,7 @@ from coregw.client import Client
 from gateways import Reply, lying_gateway
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
-CONTINUED = "; the same command continues: what was sent is not sent again"
+CONTINUED = "; the same command continues: what the gateway has acknowledged is not sent again"
 SECONDS = 60
 
 PROGRAM = """

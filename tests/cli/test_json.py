@@ -45,7 +45,13 @@ def test_roots_that_were_computed_or_stored(as_json: Callable[..., Any], folder:
     root = added["root"]
     assert added == {"root": root, "files": 1, "bytes": 1, "skipped": {}}
     assert as_json("hash", folder) == added
-    assert as_json("verify", root, folder) == {"root": root, "path": str(folder), "attributes": "all"}
+    assert as_json("verify", root, folder) == {
+        "root": root,
+        "path": str(folder),
+        "attributes": "all",
+        "owner": False,
+        "xattrs": False,
+    }
     arcs = tmp_path / "arcs.tsv"
     arcs.write_text(f"a\t{root}\n")
     built = as_json("build", arcs)

@@ -42,6 +42,21 @@ def test_verify_compares_a_folder_with_its_root(run: Run, tmp_path: Path) -> Non
     refused = run("verify", root, folder)
     assert refused.exit_code == 3
     assert f"not {root}" in refused.stderr
+    assert "; coregw diff says what differs" in refused.stderr
+
+
+def test_verify_compares_owners_and_extended_attributes_on_request(run: Run, tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "folder")
+    said = "names, bytes, links, modes, times"
+    for options, also in {("--owner",): ", owners", ("--owner", "--xattrs"): ", owners, extended attributes"}.items():
+        root = run("add", folder, *options).stdout.strip()
+        verified = run("verify", root, folder, *options, gateway=NOWHERE)
+        assert (verified.exit_code, verified.stdout) == (0, f"verified: {folder} ({said}{also})\n")
+        # The folder is the same: nothing differs but what is compared.
+        refused = run("verify", root, folder)
+        assert refused.exit_code == 3
+        assert refused.stderr.endswith("; if it lists nothing, add --owner or --xattrs, which the root was made with\n")
+        assert run("diff", root, folder).stdout == ""
 
 
 def test_a_root_records_what_the_options_say(run: Run, tmp_path: Path) -> None:

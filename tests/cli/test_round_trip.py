@@ -246,7 +246,8 @@ def test_an_unavailable_gateway_is_reported_with_how_to_continue(run: Run, tmp_p
         assert failed.exit_code == 1
         return failed.stderr
 
-    assert "; the same command continues: what was sent is not sent again; coregw doctor says" in said("add", folder)
+    continued = "; the same command continues: what the gateway has acknowledged is not sent again; coregw doctor says"
+    assert continued in said("add", folder)
     assert "; with --in-place, the next attempt would continue; coregw doctor" in said("get", root, tmp_path / "new")
     assert "; the same command continues; coregw doctor" in said("get", "--in-place", root, tmp_path / "new")
     assert "; the same command continues; coregw doctor" in said("get", root, folder)

@@ -63,7 +63,7 @@ def command(
     from coregw.folders.tree import Recorded
 
     recorded = Recorded(attributes, owner, xattrs)
-    continue_by("the same command continues: what was sent is not sent again")
+    continue_by("the same command continues: what the gateway has acknowledged is not sent again")
     added = send(path, gateway, suite, recorded, exclude, gitignore, use_cache=use_cache)
     report_skipped(path, added.skipped)
     left_out = f", {len(added.skipped):,} skipped" if added.skipped else ""

@@ -74,9 +74,15 @@ def command(
                 gitignore=gitignore,
             )
         except ProofError as error:
-            raise ProofError(f"{error.message}; coregw diff says what differs", check=error.check) from None
-        line = f"verified: {printable(arguments[1])} ({_COMPARED[level]})"
-        show_result(as_json, line, root=root_of(arguments[0]), path=arguments[1], attributes=level)
+            step = "coregw diff says what differs"
+            if not (owner and xattrs):
+                step += "; if it lists nothing, add --owner or --xattrs, which the root was made with"
+            raise ProofError(f"{error.message}; {step}", check=error.check) from None
+        compared = _COMPARED[level] + ", owners" * owner + ", extended attributes" * xattrs
+        line = f"verified: {printable(arguments[1])} ({compared})"
+        show_result(
+            as_json, line, root=root_of(arguments[0]), path=arguments[1], attributes=level, owner=owner, xattrs=xattrs
+        )
         return
     if len(arguments) > 2:
         raise click.UsageError("verify takes ROOT and DIR, or one FILE")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -236,6 +236,7 @@ class _Restore:
             partial.tree.mkdir(exist_ok=True)
             tree = await self._tree()
             done = await self._change(tree, partial.tree, partial, delete=True)
+            done = replace(done, replaced=0, deleted=0)  # of what a process has left, not of the destination
             return done, [entry for entry in tree.folders if len(entry.segments) == 1]
         partial.tree.mkdir()
         with closing(_core.FolderWriter(partial.tree, is_moved=is_moved)) as writer:
