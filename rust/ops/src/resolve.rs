@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::json::{self, objects};
 use crate::message::path::{Path, Segments};
-use crate::message::prooflist::{Proof, ProofList, Step};
+use crate::message::prooflist::{CidText, Link, Proof, ProofList, Step};
 use crate::message::question::Question;
 use crate::message::{self, Profile, check_member, root_member};
 use crate::run::Operation;
@@ -41,7 +41,7 @@ pub(crate) struct ResolveResult<'a> {
     #[serde(borrow)]
     profile: Cow<'a, str>,
     #[serde(borrow)]
-    target: Cow<'a, str>,
+    target: CidText<'a>,
     #[serde(borrow)]
     prooflist: ProofList<'a>,
 }
@@ -67,9 +67,9 @@ impl Resolve {
         Ok(Self { profile, root: root_member(&request.root)?, path: request.segments.path("segments")? })
     }
 
-    fn result<'a>(&self, target: &Cid, steps: Vec<Step<'a>>) -> ResolveResult<'a> {
-        let prooflist = ProofList::new(&self.root, self.path.text().to_owned(), steps);
-        ResolveResult { profile: self.profile.into(), target: target.text().into(), prooflist }
+    fn result<'a>(&'a self, target: &'a Cid, steps: Vec<Step<'a>>) -> ResolveResult<'a> {
+        let prooflist = ProofList::new(Link::of(&self.root), self.path.text().into(), steps);
+        ResolveResult { profile: self.profile.into(), target: CidText::Cid(target), prooflist }
     }
 }
 
@@ -95,14 +95,28 @@ struct Place {
     arcs: Vec<usize>,
     /// Whether the first arc, the longest, was not tried yet. It shows which of the others a map has.
     is_new: bool,
-    /// The step that leads here; `None` for the request's own root.
-    step: Option<Step<'static>>,
+    /// The arc that leads here; `None` for the request's own root.
+    arc: Option<ProvenArc>,
+}
+
+/// What a step of the prooflist is made of. The step borrows from it.
+struct ProvenArc {
+    root: RootCid,
+    question: Question,
+    answer: Answer,
+    proof: Vec<u8>,
+}
+
+impl ProvenArc {
+    fn step(&self) -> Step<'_> {
+        self.question.step(&self.root, &self.answer, Proof::Bytes(Cow::Borrowed(&self.proof)))
+    }
 }
 
 impl Place {
-    fn new(root: RootCid, position: usize, path_len: usize, step: Option<Step<'static>>) -> Self {
+    fn new(root: RootCid, position: usize, path_len: usize, arc: Option<ProvenArc>) -> Self {
         let longest = if root.kind == Kind::List { 1 } else { path_len - position };
-        Self { root, position, arcs: vec![longest], is_new: true, step }
+        Self { root, position, arcs: vec![longest], is_new: true, arc }
     }
 
     /// The query for an arc; `None` if no list has such an index.
@@ -113,13 +127,13 @@ impl Place {
         }
     }
 
-    /// The step for an arc.
-    fn step(&self, arc_len: usize, path: &Path, answer: &Answer, query: &mut Query) -> Step<'static> {
+    /// An arc that the map or list has.
+    fn proven(&self, arc_len: usize, path: &Path, answer: Answer, query: &mut Query) -> ProvenArc {
         let question = match self.root.kind {
             Kind::Map => Question::Key(path.part(self.position, arc_len).unwrap_or_default()),
             Kind::List => Question::Index(list_index(path.segment(self.position)).unwrap_or_default()),
         };
-        question.step_to_one(&self.root, answer, Proof::Bytes(query.proof().into()))
+        ProvenArc { root: self.root, question, answer, proof: query.proof() }
     }
 
     /// Finds the shorter arcs that the map has, from the descent to the longest: where the key of an arc differs from it,
@@ -132,7 +146,7 @@ impl Place {
     }
 }
 
-/// Searches depth first. Every (root, position) is tried once, so the work is bounded by their number. Only the longest
+/// Searches depth first. Every (root, position) is tried once, the first one because positions only grow, so the work is bounded by their number. Only the longest
 /// arc from each, and those that exist, are looked up.
 pub(crate) async fn resolve(trees: Trees, request: Resolve, write: fn(ResolveResult<'_>) -> String) -> Result<String> {
     let path = &request.path;
@@ -144,7 +158,7 @@ pub(crate) async fn resolve(trees: Trees, request: Resolve, write: fn(ResolveRes
     trees.check_held_before(&[root], || longest().into_iter().collect()).await?;
     trees.spend(path.len() as u64 / SEGMENTS_PER_NODE).await?;
     let keys = PathKeys::new(&path.segments())?;
-    let mut tried = HashSet::from([(root, 0)]);
+    let mut tried = HashSet::new();
     let mut places = vec![Place::new(root, 0, path.len(), None)];
     while let Some(place) = places.last_mut() {
         let Some(arc_len) = place.arcs.pop() else {
@@ -163,19 +177,20 @@ pub(crate) async fn resolve(trees: Trees, request: Resolve, write: fn(ResolveRes
         }
         let Some(target) = target(&answer) else { continue };
         if end == path.len() {
-            let last = place.step(arc_len, path, &answer, &mut query);
-            let steps = places.into_iter().filter_map(|place| place.step).chain([last]).collect();
+            let last = place.proven(arc_len, path, answer, &mut query);
+            let steps =
+                places.iter().filter_map(|place| place.arc.as_ref()).chain([&last]).map(ProvenArc::step).collect();
             return Ok(write(request.result(&target, steps)));
         }
         let Some(nested) = target.root().filter(|nested| !tried.contains(&(*nested, end))) else { continue };
-        let step = place.step(arc_len, path, &answer, &mut query);
+        let arc = place.proven(arc_len, path, answer, &mut query);
         let rest = || match nested.kind {
             Kind::Map if end < path.len() => vec![keys.key(end, path.len() - end).as_bytes().to_vec()],
             _ => Vec::new(),
         };
         if trees.is_held_before(&nested, rest).await {
             tried.insert((nested, end));
-            places.push(Place::new(nested, end, path.len(), Some(step)));
+            places.push(Place::new(nested, end, path.len(), Some(arc)));
         }
     }
     let what = format!("the path {:?} does not resolve under the root {}", path.text(), request.root);
@@ -223,7 +238,7 @@ pub fn verify_resolve(request: &[u8], result: &[u8]) -> Result<Cid> {
     if position != request.path.len() {
         return Err(Error::proof("the steps end before the path does"));
     }
-    check_member("target", &&*sent.target, &&*at.text())?;
+    check_member("target", &sent.target, &CidText::Cid(&at))?;
     Ok(at)
 }
 
@@ -231,7 +246,7 @@ pub fn verify_resolve(request: &[u8], result: &[u8]) -> Result<Cid> {
 fn question_of(root: &RootCid, step: &Step<'_>, path: &Path, position: usize) -> Result<(Question, usize)> {
     match root.kind {
         Kind::Map => {
-            let sent = step.path.as_deref().ok_or_else(|| Error::proof("member \"path\" is missing"))?;
+            let sent = &*step.path.as_ref().ok_or_else(|| Error::proof("member \"path\" is missing"))?.0;
             let arc_len = sent.split('/').count();
             match path.part(position, arc_len) {
                 Some(arc) if arc.text() == sent => Ok((Question::Key(arc), arc_len)),

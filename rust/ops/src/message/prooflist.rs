@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use coregw_core::{Cid, Error, InputCode, MAX_KEYS, Result, cid};
+use coregw_core::{Cid, Error, InputCode, MAX_KEYS, Result, RootCid, cid};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer};
 use serde::ser::{Serialize, Serializer};
 
@@ -60,6 +60,7 @@ pub(crate) enum CidText<'a> {
     /// As it was received, or a copy.
     Text(MessageText<'a>),
     Cid(&'a Cid),
+    Root(RootCid),
 }
 
 impl CidText<'_> {
@@ -67,6 +68,7 @@ impl CidText<'_> {
         match self {
             Self::Text(text) => use_text(&text.0),
             Self::Cid(cid) => use_text(cid.write_text(&mut [0; cid::MAX_TEXT])),
+            Self::Root(root) => use_text(root.cid().write_text(&mut [0; cid::MAX_TEXT])),
         }
     }
 }
@@ -100,9 +102,8 @@ pub(crate) struct Link<'a> {
 }
 
 impl<'a> Link<'a> {
-    /// A link that does not borrow the CID.
-    pub(crate) fn to(cid: &Cid) -> Self {
-        Self { cid: CidText::Text(MessageText(Cow::Owned(cid.text()))) }
+    pub(crate) fn of_root(root: &RootCid) -> Self {
+        Self { cid: CidText::Root(*root) }
     }
 
     pub(crate) fn of(cid: &'a Cid) -> Self {
@@ -127,8 +128,8 @@ pub(crate) struct Step<'a> {
     #[serde(borrow)]
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub(crate) target: Option<Option<Link<'a>>>,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    pub(crate) path: Option<String>,
+    #[serde(borrow, default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub(crate) path: Option<MessageText<'a>>,
     #[serde(borrow, default, deserialize_with = "keys", skip_serializing_if = "Option::is_none")]
     pub(crate) keys: Option<Vec<MessageText<'a>>>,
     #[serde(borrow, default, deserialize_with = "keys", skip_serializing_if = "Option::is_none")]
@@ -186,10 +187,10 @@ fn steps<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Step<'de>>, D
 
 impl<'a> Step<'a> {
     /// A step with the members that all kinds have.
-    pub(crate) fn new(kind: &'static str, from: &Cid, suite: &'static str, proof: Proof<'a>) -> Self {
+    pub(crate) fn new(kind: &'static str, from: &RootCid, proof: Proof<'a>) -> Self {
         Self {
             kind: Cow::Borrowed(kind),
-            from: Link::to(from),
+            from: Link::of_root(from),
             target: None,
             path: None,
             keys: None,
@@ -207,7 +208,7 @@ impl<'a> Step<'a> {
             limit: None,
             more: None,
             evidence_kind: Cow::Borrowed("tree"),
-            evidence_backend: Cow::Borrowed(suite),
+            evidence_backend: Cow::Borrowed(from.suite.name()),
             proof,
         }
     }
@@ -249,9 +250,8 @@ pub(crate) struct ProofList<'a> {
 
 impl<'a> ProofList<'a> {
     /// The prooflist of steps from `root` that answer `query`.
-    pub(crate) fn new(root: &Cid, query: String, steps: Vec<Step<'a>>) -> Self {
-        let query = (!query.is_empty()).then_some(Cow::Owned(query));
-        Self { root: Link::to(root), query, steps }
+    pub(crate) fn new(root: Link<'a>, query: Cow<'a, str>, steps: Vec<Step<'a>>) -> Self {
+        Self { root, query: (!query.is_empty()).then_some(query), steps }
     }
 
     /// Checks the root and the query.

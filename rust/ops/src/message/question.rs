@@ -64,15 +64,15 @@ impl Question {
     }
 
     /// The `query` member of a prooflist with one step, which answers this question.
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> Cow<'_, str> {
         match self {
-            Self::Key(path) => path.text().to_owned(),
-            Self::Keys(keys) => format!("keys:{}", keys.len()),
-            Self::Index(index) => format!("list:{index}"),
+            Self::Key(path) => path.text().into(),
+            Self::Keys(keys) => format!("keys:{}", keys.len()).into(),
+            Self::Index(index) => format!("list:{index}").into(),
             Self::Range { start, end } => {
-                format!("range:{start}:{}", end.map_or_else(String::new, |end| end.to_string()))
+                format!("range:{start}:{}", end.map_or_else(String::new, |end| end.to_string())).into()
             }
-            Self::Scan { prefix, .. } => format!("scan:{}", prefix.text()),
+            Self::Scan { prefix, .. } => format!("scan:{}", prefix.text()).into(),
         }
     }
 
@@ -83,12 +83,13 @@ impl Question {
         answer: &'a Answer,
         proof: impl Into<Cow<'a, [u8]>>,
     ) -> ProofList<'a> {
-        ProofList::new(&root.cid(), self.text(), vec![self.step(root, answer, Proof::Bytes(proof.into()))])
+        ProofList::new(Link::of_root(root), self.text(), vec![self.step(root, answer, Proof::Bytes(proof.into()))])
     }
 
     /// The step that answers this question.
     pub(crate) fn step<'a>(&'a self, root: &RootCid, answer: &'a Answer, proof: Proof<'a>) -> Step<'a> {
-        let new = |kind, proof| Step::new(kind, &root.cid(), root.suite.name(), proof);
+        let new = |kind, proof| Step::new(kind, root, proof);
+        let link = |cid: &'a Option<Cid>| Some(cid.as_ref().map(Link::of));
         match (self, answer) {
             (Self::Keys(keys), Answer::Keys(targets)) => {
                 let mut step = new("map_keys", proof);
@@ -118,15 +119,6 @@ impl Question {
                 step.more = Some(listing.more);
                 step
             }
-            _ => self.step_to_one(root, answer, proof),
-        }
-    }
-
-    /// The step that answers a question about one key or index. It borrows neither the question nor the answer.
-    pub(crate) fn step_to_one<'a>(&self, root: &RootCid, answer: &Answer, proof: Proof<'a>) -> Step<'a> {
-        let new = |kind, proof| Step::new(kind, &root.cid(), root.suite.name(), proof);
-        let link = |cid: Option<&Cid>| Some(cid.map(Link::to));
-        match (self, answer) {
             (Self::Key(path), Answer::Key(target)) => {
                 let kind = match target {
                     None => "map_absence",
@@ -134,13 +126,13 @@ impl Question {
                     Some(_) => "map_step",
                 };
                 let mut step = new(kind, proof);
-                step.target = link(target.as_ref());
-                step.path = Some(path.text().to_owned());
+                step.target = link(target);
+                step.path = Some(MessageText(path.text().into()));
                 step
             }
             (Self::Index(index), Answer::Element(element)) => {
                 let mut step = new("list_index", proof);
-                step.target = link(element.target.as_ref());
+                step.target = link(&element.target);
                 step.index = Some(Int(*index));
                 step.length = Some(Int(element.length));
                 step
