@@ -260,6 +260,7 @@ pub(crate) fn twice(key: &[u8]) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use multibase::Base;
     use proptest::prelude::*;
 
     use super::*;
@@ -280,6 +281,22 @@ mod tests {
         let segment = prop_oneof![Just("a".repeat(30)), Just("\0".repeat(9)), "[ab]{1,3}", "a{1,20}b?", "[\0ab]{1,9}"];
         let path = prop::collection::vec(segment, 1..5).prop_map(|segments| Key::from_segments(&segments));
         prop::collection::vec(path.prop_map(|key| key.expect("a path")), 0..200)
+    }
+
+    #[test]
+    fn targets_in_text_form_become_their_bytes_in_any_base() {
+        let long = Cid::from_bytes(&[&[1, 0x71, 0x13, 64][..], &[9; 64]].concat()).expect("a CID");
+        let texts = |cid: &Cid| {
+            let bases = [Base::Base16Lower, Base::Base58Btc, Base::Base64];
+            bases.map(|base| multibase::encode(base, cid.as_bytes())).into_iter().chain([cid.text()])
+        };
+        let all: Vec<_> = [target(7), long].iter().flat_map(|cid| texts(cid).map(|text| (text, *cid))).collect();
+        let mut arcs = Arcs::default();
+        for (i, (text, _)) in all.iter().enumerate() {
+            assert!(arcs.push_text(&format!("{i:02}"), text).is_ok(), "{text}");
+        }
+        let found: Vec<_> = arcs.iter().map(|(_, target)| Cid::from_bytes(target)).collect();
+        assert_eq!(found, all.iter().map(|(_, cid)| Ok(*cid)).collect::<Vec<_>>());
     }
 
     #[test]

@@ -151,6 +151,7 @@ mod tests {
         let [map, list] = [Kind::Map, Kind::List].map(|kind| Child::of(&node, kind, 13, 400));
         assert_eq!((map.height, map.kept, map.cut()), (200, 4 + 49 + 20_000, 1 + 2 + 32 + 2 + 3 + 2));
         assert_eq!((list.kept, list.cut()), (4 + 20_000, 1 + 2 + 3 + 32 + 2 + 3 + 2));
+        assert_eq!([map.own_bytes(), list.own_bytes()], [49, 0]);
         assert_eq!([Kind::Map, Kind::List].map(|kind| leaf_weight(kind, 300, 36)), [37, 39]);
     }
 
@@ -188,5 +189,24 @@ mod tests {
             arena.node(top).height
         };
         assert_eq!([height(1, 0), height(0, 1), height(1, 1)], [2, 1, 2]);
+    }
+
+    #[test]
+    fn a_page_has_the_bytes_of_its_children_from_the_bit_after_its_own_on() {
+        let weight = |bit| {
+            let mut arena = Arena::default();
+            let mut add = |state| {
+                let id = arena.push(Node::new(Summary { count: 1, measure: 0, digest: Digest::ZERO }, state));
+                arena.node_mut(id).weight = 10;
+                id
+            };
+            let left = add(State::Stub { extent: 24, ordinal: 0 });
+            let right = add(State::Leaf { tail: Tail { offset: 0, start: 0, len: 3 }, target: 0, target_len: 0 });
+            let top = add(State::Inner { bit, label: 0, start: 0, left, right });
+            measure(&mut arena, Kind::Map, top);
+            u32::from(arena.node(top).weight)
+        };
+        let stub = 1 + 1 + 32 + 1 + 1 + 1;
+        assert_eq!([6, 7, 8, 15].map(weight), [3, 2, 2, 1].map(|own| stub + HEAD + own + 10));
     }
 }

@@ -315,4 +315,21 @@ mod tests {
             assert_eq!(digests, expected.repeat(3));
         }
     }
+
+    #[test]
+    fn the_longest_node_of_each_length_of_a_prefix_has_room() {
+        // The padding takes up to a block and eight bytes more than the encoding, which depends on its length.
+        let most = Summary { count: SUM_LIMIT - 1, measure: SUM_LIMIT - 1, digest: Digest::ZERO };
+        let path = [0; lanes::BLOCK_BYTES];
+        for len in 0..path.len() {
+            let mut pending = PendingNodes::new(Suite::Sha2_256);
+            let node = MapInner { bit: 8 * len as u32, path: &path[..len], children: [&most; 2] };
+            pending.encode((), &node, len, Below::of(Kind::Map, [KNOWN; 2], &most));
+            pending.hash();
+            let mut encoder = Encoder::new(Suite::Sha2_256);
+            encoder.put(0, &path[..len]);
+            let expected = encoder.map_inner(8 * len as u32, &most, &most);
+            assert_eq!(pending.digest(0), Some(expected), "a prefix of {len} bytes");
+        }
+    }
 }
