@@ -3,21 +3,21 @@
 //! A proof is the nodes in preorder, and so is the order of visits: the proof is written while nodes are visited.
 
 use std::collections::BTreeSet;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
 use coregw_lanes::prefetch;
 
-use crate::bits;
+use crate::bits::{self, Side};
 use crate::id::cid::{Cid, Kind};
 use crate::id::suite::{Digest, Suite};
 use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::page::format::Page;
 use crate::page::partial::MAX_MISSING_PAGES;
 use crate::page::path::{Finder, OnPage};
-use crate::query::keys::{Branch, Descents, Keys, MAX_APPROACHED, Preorder};
+use crate::query::keys::{Branch, Descents, Fork, Keys, MAX_APPROACHED, Preorder};
 use crate::spare;
 use crate::tree::arena::{Node, State};
-use crate::tree::descent::Shape;
+use crate::tree::descent::{End, Landing, Nodes, Shape, Step, ToKey, Visited, descend};
 use crate::tree::writer;
 
 /// The length of a multiproof for each key that it is expected to have, in bytes: a leaf, and some stubs. Longer proofs
@@ -63,6 +63,8 @@ pub(crate) struct UnionNodes<P, F> {
     /// The length of all pieces of bytes.
     cut_bytes: usize,
     missing: BTreeSet<Digest>,
+    /// The bits at which the descent to a single key turned left, and the right children, from the top down.
+    right: Vec<(u32, OnPage)>,
 }
 
 /// The union of the descents to several keys. After an interrupt it continues where it stopped, or with the branches that
@@ -90,6 +92,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> PageUnion<P, F> {
             bytes: spare::take(BYTES_PER_KEY * keys.len()),
             cut_bytes: 0,
             missing: BTreeSet::new(),
+            right: Vec::new(),
         };
         let rest = vec![Piece::Branch(keys.all(TOP))].into_iter();
         Self { nodes, targets: vec![None; keys.len()], keys, descents: None, rest }
@@ -171,6 +174,37 @@ impl<P: Deref<Target = Page>, F: Finder<P>> UnionNodes<P, F> {
     /// The memory of what is written of the proof, in bytes. O(1).
     pub(crate) fn proof_bytes(&self) -> usize {
         self.bytes.capacity() + self.cut_bytes
+    }
+
+    /// Visits a node, and writes it.
+    #[inline(always)]
+    fn show(&mut self, id: OnPage, floor: u32) -> Attempt<()> {
+        let id = self.pages.resolve(id)?;
+        self.budget -= 1;
+        self.last = id;
+        writer::write_shown(&mut self.bytes, Kind::Map, &self.pages.list[id.page as usize].arena, id.node, floor);
+        Ok(())
+    }
+
+    /// What the node that was visited last says about the way down.
+    #[inline(always)]
+    fn shape(&self, floor: u32) -> Attempt<Shape<'_, OnPage>> {
+        let id = self.last;
+        let arena = &self.pages.list[id.page as usize].arena;
+        let on_page = |node| OnPage { page: id.page, node };
+        Ok(match arena.shape(id.node, floor).ok_or(Failure::Stub)? {
+            Shape::Inner { bit, label, children: [left, right] } => {
+                Shape::Inner { bit, label, children: [on_page(left), on_page(right)] }
+            }
+            Shape::Leaf { tail, key_len } => Shape::Leaf { tail, key_len },
+            Shape::Empty => Shape::Empty,
+        })
+    }
+
+    /// Writes the stub of a node.
+    #[inline(always)]
+    fn skip(&mut self, id: OnPage) {
+        writer::write_stub(&mut self.bytes, Kind::Map, &self.pages.list[id.page as usize].arena.node(id.node).sum);
     }
 
     /// Appends a piece to the proof.
@@ -302,6 +336,38 @@ fn is_stub(state: &State) -> bool {
     matches!(state, State::Stub { .. })
 }
 
+/// The descent to a single key, which writes the proof on the way.
+struct Alone<'u, P, F> {
+    nodes: &'u mut UnionNodes<P, F>,
+    /// The node that comes next, or was visited last.
+    id: OnPage,
+    floor: u32,
+}
+
+impl<P: Deref<Target = Page>, F: Finder<P>> Nodes for Alone<'_, P, F> {
+    type Id = OnPage;
+    type Counts = ();
+
+    #[inline(always)]
+    fn visit(&mut self, id: OnPage, floor: u32) -> Attempt<Visited<'_, OnPage, ()>> {
+        (self.id, self.floor) = (id, floor);
+        if self.nodes.budget == 0 {
+            return Err(Interrupt::Budget);
+        }
+        self.nodes.show(id, floor)?;
+        Ok(Visited { shape: self.nodes.shape(floor)?, counts: () })
+    }
+
+    #[inline(always)]
+    fn step(&mut self, Step { bit, side, sibling, .. }: Step<OnPage>) -> Attempt<()> {
+        match side {
+            Side::Left => self.nodes.right.push((bit, sibling)),
+            Side::Right => self.nodes.skip(sibling),
+        }
+        Ok(())
+    }
+}
+
 impl<P: Deref<Target = Page>, F: Finder<P>> Preorder for UnionNodes<P, F> {
     type Id = OnPage;
 
@@ -314,26 +380,17 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Preorder for UnionNodes<P, F> {
             self.keep(Piece::Branch(branch.clone()));
             return Ok(None);
         }
-        let id = match self.pages.resolve(branch.id) {
+        match self.show(branch.id, branch.floor) {
             Err(Interrupt::Pages(pages)) => {
                 self.missing.extend(pages);
                 self.keep(Piece::Branch(branch.clone()));
-                return Ok(None);
+                Ok(None)
             }
-            other => other?,
-        };
-        self.budget -= 1;
-        self.last = id;
-        let arena = &self.pages.list[id.page as usize].arena;
-        writer::write_shown(&mut self.bytes, Kind::Map, arena, id.node, branch.floor);
-        let on_page = |node| OnPage { page: id.page, node };
-        Ok(Some(match arena.shape(id.node, branch.floor).ok_or(Failure::Stub)? {
-            Shape::Inner { bit, label, children: [left, right] } => {
-                Shape::Inner { bit, label, children: [on_page(left), on_page(right)] }
+            shown => {
+                shown?;
+                self.shape(branch.floor).map(Some)
             }
-            Shape::Leaf { tail, key_len } => Shape::Leaf { tail, key_len },
-            Shape::Empty => Shape::Empty,
-        }))
+        }
     }
 
     /// Goes ahead to a few keys, one level of all of them at a time, so that their nodes are loaded to the processor's
@@ -361,13 +418,48 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Preorder for UnionNodes<P, F> {
         }
     }
 
+    #[inline(always)]
+    fn follow(
+        &mut self,
+        key: &[u8],
+        branch: &mut Branch<OnPage>,
+        forks: &mut Vec<Fork<OnPage>>,
+    ) -> Attempt<Option<bool>> {
+        let mut descent = Alone { nodes: self, id: branch.id, floor: branch.floor };
+        match descend(&mut descent, branch.id, branch.floor, &mut ToKey(key)) {
+            Ok(Landing { end, .. }) => {
+                let last = self.last;
+                if let State::Inner { left, right, .. } =
+                    self.pages.list[last.page as usize].arena.node(last.node).state
+                {
+                    self.skip(OnPage { node: left, ..last });
+                    self.skip(OnPage { node: right, ..last });
+                }
+                while let Some((_, id)) = self.right.pop() {
+                    self.skip(id);
+                }
+                Ok(Some(end == End::Found))
+            }
+            Err(Interrupt::Failed(failure)) => Err(failure.into()),
+            Err(_) => {
+                let Range { end, .. } = branch.keys;
+                (branch.id, branch.floor) = (descent.id, descent.floor);
+                forks.extend(self.right.drain(..).map(|(bit, id)| {
+                    let right = Branch { id, floor: bit + 1, keys: end..end };
+                    Fork { bit, right: Some(right) }
+                }));
+                Ok(None)
+            }
+        }
+    }
+
     fn target(&self) -> Cid {
         Cid::trusted(self.pages.list[self.last.page as usize].arena.target(self.last.node))
     }
 
     #[inline(always)]
     fn pass(&mut self, id: OnPage) -> Attempt<()> {
-        writer::write_stub(&mut self.bytes, Kind::Map, &self.pages.list[id.page as usize].arena.node(id.node).sum);
+        self.skip(id);
         Ok(())
     }
 

@@ -116,6 +116,20 @@ pub(crate) trait Preorder {
     #[inline(always)]
     fn approach(&mut self, _keys: &Keys, _branch: &Branch<Self::Id>) {}
 
+    /// Visits the nodes of a branch with one key as far as it can without stopping, and passes those beside them.
+    ///
+    /// Returns whether the key has a leaf; or None if it stopped before the end, and `branch` is what is left of it. The
+    /// nodes to pass after it are in `forks` then.
+    #[inline(always)]
+    fn follow(
+        &mut self,
+        _key: &[u8],
+        _branch: &mut Branch<Self::Id>,
+        _forks: &mut Vec<Fork<Self::Id>>,
+    ) -> Attempt<Option<bool>> {
+        Ok(None)
+    }
+
     /// The target of the leaf that was visited last.
     fn target(&self) -> Cid;
 
@@ -130,9 +144,9 @@ pub(crate) trait Preorder {
 }
 
 /// An inner node whose subtrees are not complete, and the right one unless it has begun.
-struct Fork<Id> {
-    bit: u32,
-    right: Option<Branch<Id>>,
+pub(crate) struct Fork<Id> {
+    pub(crate) bit: u32,
+    pub(crate) right: Option<Branch<Id>>,
 }
 
 /// Descents to the keys of a branch, as far as they have got: after an interrupt they continue there.
@@ -188,8 +202,16 @@ impl Keys {
                 nodes.approach(self, next);
                 *near = next.keys.end;
             }
+            let alone = match next.keys.len() {
+                1 => nodes.follow(self.key(next.keys.start), next, forks)?,
+                _ => None,
+            };
             if next.keys.is_empty() {
                 nodes.pass(next.id)?;
+            } else if let Some(is_found) = alone {
+                if is_found {
+                    targets[self.sorted[next.keys.start] as usize] = Some(nodes.target());
+                }
             } else if let Some(shape) = nodes.visit(next)? {
                 match self.choose(shape, next)? {
                     Next::Fork(fork, left) => {
