@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import filecmp
+import gc
 import hashlib
 import os
 import random
 import sys
 import threading
+import weakref
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -18,8 +20,11 @@ from car_files import block, cid, header, varint
 from coregw import List, Map, payload_cid
 from coregw.client import AsyncClient, Client, ClientSettings
 from coregw.client.cars.parts import CarFile, CarParts
+from coregw.client.exchange.call import Answer, Call, SentOnce
 from coregw.client.mirror.lists import list_changes
 from coregw.client.operations.root import sort_arcs
+from coregw.client.operations.steps import attempt
+from coregw.client.part_size import PartSize
 from coregw.errors import InvalidInput, TooLarge
 from cut_network import cutting
 from serving import process
@@ -235,3 +240,22 @@ def test_a_list_whose_nodes_repeat_is_not_read_without_an_end(tmp_path: Path) ->
         parts.payloads(parts.first, None)
         with pytest.raises(TooLarge, match="more than 1,000 elements"):
             list(parts.trees())
+
+
+def test_a_body_is_freed_when_its_call_ends_without_a_garbage_collection() -> None:
+    """Programs that make few objects collect rarely, and a folder has many bodies."""
+    body = SentOnce(b"sent")
+    freed = weakref.ref(body)
+    steps = attempt(Call("POST", "/v1/car", 100, "send", content=body), PartSize(), 4)
+    del body
+    gc.disable()
+    try:
+        call: Call | None = next(steps)
+        assert call is not None
+        assert call.content is freed()
+        call = None
+        with pytest.raises(StopIteration):
+            steps.send(Answer(201, b""))
+        assert freed() is None
+    finally:
+        gc.enable()

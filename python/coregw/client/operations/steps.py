@@ -99,7 +99,7 @@ def attempt(
         answer: Answer = yield call
         return answer
     made = _Attempt(call, sizes, size)
-    answer = yield made.call
+    answer = yield made.divided()
     if made.is_given_up:
         return None
     sizes.succeeded()
@@ -112,13 +112,17 @@ class _Attempt:
     done = 0
 
     def __init__(self, call: Call, sizes: PartSize, size: int | Callable[[], int]) -> None:
-        self.call = replace(call, divided=self)
+        self._call = call  # without a reference to this, or its body would stay until a garbage collection
         self.is_given_up = False
         self._sizes = sizes
         self._size = size
+
+    def divided(self) -> Call:
+        """Return the call, as a part of this."""
+        return replace(self._call, divided=self)
 
     def rest(self, error: CoregwError) -> Call | None:
         if isinstance(error, Unavailable) and error.is_interrupted:
             size = self._size if isinstance(self._size, int) else self._size()
             self.is_given_up = self._sizes.failed(size)
-        return None if self.is_given_up else self.call
+        return None if self.is_given_up else self.divided()
