@@ -18,6 +18,7 @@ from coregw.client.folders.listing import EntryCount
 from coregw.client.folders.names import check_segments
 from coregw.client.opened.reading import Reading, read_files
 from coregw.errors import InvalidInput, NotFound
+from coregw.filesystem.info import Info, as_link, dangling_link, file_info, folder_info, name_of
 from coregw.filesystem.options import PROTOCOLS, checked_roots, client_of, gateway_of, stripped
 from coregw.filesystem.place import Path, Place, Places
 from coregw.folders.attributes import FolderEntry
@@ -28,7 +29,6 @@ __all__ = ["CoregwFileSystem", "OpenFile"]
 _WHOLE: Final = 1 << 62
 _MAX_NESTING: Final = 64
 
-Info = dict[str, Any]
 _T = TypeVar("_T")
 
 
@@ -132,7 +132,7 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
             if place.target is not None:
                 return self._file_info(path, place.target, record)
             if record is not None or not place.inside or self._has_below(place):
-                return _folder_info(path, record)
+                return folder_info(path, record)
         raise self.no_file(path, place)
 
     def exists(self, path: str, **kwargs: object) -> bool:
@@ -190,7 +190,7 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         with _reading(path):
             tree = _counted(self._tree(path, place.map, place.inside, 0), self._count())
             infos = [self._entry_info(name, entry) for name, entry in tree]
-        found = {each["name"]: each for each in sorted(infos, key=_name) if each["type"] != "directory"}
+        found = {each["name"]: each for each in sorted(infos, key=name_of) if each["type"] != "directory"}
         return found if detail else list(found)
 
     def walk(
@@ -358,21 +358,21 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         if entry.kind == "file" and entry.target is not None:
             return self._file_info(path, entry.target, entry.attributes, may_fetch=False)
         if entry.kind == "link" and entry.attributes is not None and entry.attributes.link is not None:
-            return {**self._linked(path), "islink": True, "destination": os.fsdecode(entry.attributes.link)}
-        return _folder_info(path, entry.attributes)
+            return as_link(self._linked(path), entry.attributes.link)
+        return folder_info(path, entry.attributes)
 
     def _linked(self, path: str) -> Info:
         try:
             return self.info(path)
         except FileNotFoundError:
-            return {"name": path, "type": "link", "size": 0}
+            return dangling_link(path)
 
     def _file_info(self, path: str, target: str, record: Attributes | None, may_fetch: bool = True) -> Info:
         size = None if record is None else record.size
         cid = Cid(target)
         if size is None and (may_fetch or cid.kind == "list" or cid.hash_name == "identity"):
             size = self.client.run(Reading(self.client.settings, self.client.cache, cid).size())
-        return {"name": path, "type": "file", "size": size, "cid": target, **_recorded(record)}
+        return file_info(path, target, size, record)
 
 
 def _counted(entries: Iterator[_T], count: EntryCount) -> Iterator[_T]:
@@ -393,21 +393,3 @@ def _reading(path: str) -> Iterator[None]:
 
 def _refuse() -> NoReturn:
     raise OSError(errno.EROFS, "coregw:// is read-only: roots never change; `coregw add` makes new ones")
-
-
-def _folder_info(path: str, record: Attributes | None) -> Info:
-    if record is not None and record.link is not None:  # it leads nowhere in the root
-        return {"name": path, "type": "link", "size": 0, "islink": True, "destination": os.fsdecode(record.link)}
-    return {"name": path, "type": "directory", "size": 0, **_recorded(record)}
-
-
-def _recorded(record: Attributes | None) -> Info:
-    if record is None:
-        return {}
-    known: Info = {} if record.mode is None else {"mode": record.mode}
-    return known if record.mtime_ns is None else {**known, "mtime": record.mtime_ns / 1e9}
-
-
-def _name(info: Info) -> str:
-    name: str = info["name"]
-    return name
