@@ -1511,8 +1511,13 @@ class Operation:
             InvalidInput: If the request is malformed.
         """
     @staticmethod
-    def map_proof(cache: PageCache, request: Buffer) -> Operation:
-        """Return an operation for a `core.map-proof` request. Its response is the result.
+    def map_proof(cache: PageCache, request: Buffer, *, bare: bool = False) -> Operation:
+        """Return an operation for a `core.map-proof` request. Its response is the result, or the proof alone.
+
+        Args:
+            cache: The page cache.
+            request: The request, as JSON.
+            bare: Whether the response is the bytes of the proof, and nothing else.
 
         Raises:
             InvalidInput: If the request is malformed.

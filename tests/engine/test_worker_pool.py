@@ -154,9 +154,9 @@ async def test_proofs_of_many_keys_begin_in_a_worker_thread(monkeypatch: pytest.
         create_root = Operation.create_root
 
         @staticmethod
-        def map_proof(*arguments: Any) -> object:  # noqa: ANN401 - as it is called
+        def map_proof(*arguments: Any, **options: Any) -> object:  # noqa: ANN401 - as it is called
             threads.append(threading.current_thread())
-            return Operation.map_proof(*arguments)
+            return Operation.map_proof(*arguments, **options)
 
     monkeypatch.setattr("coregw.engine.Operation", Recording)
     engine = Engine(MemoryStore())

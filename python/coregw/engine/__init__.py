@@ -188,9 +188,14 @@ class Engine:
         """
         return await self._answer(Operation.read, request)
 
-    async def map_proof(self, request: bytes) -> bytes:
-        """Answer a map-proof request. Raises as `resolve`, but an absent key is an answer."""
-        start = partial(Operation.map_proof, self._cache, request)
+    async def map_proof(self, request: bytes, *, bare: bool = False) -> bytes:
+        """Answer a map-proof request. Raises as `resolve`, but an absent key is an answer.
+
+        Args:
+            request: The request, as JSON.
+            bare: Whether the answer is the bytes of the proof, and nothing else, instead of the result.
+        """
+        start = partial(Operation.map_proof, self._cache, request, bare=bare)
         return await self._driver.answer(start, MULTIPROOF_FACTOR * len(request))
 
     async def scan(self, request: bytes) -> bytes:

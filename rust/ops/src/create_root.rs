@@ -63,7 +63,7 @@ impl Operation {
     }
 }
 
-async fn build_root(trees: Trees, suite: Suite, mut arcs: Box<dyn SortedArcs>) -> Result<String> {
+async fn build_root(trees: Trees, suite: Suite, mut arcs: Box<dyn SortedArcs>) -> Result<Vec<u8>> {
     let mut builder = MapBuilder::new(suite);
     let (mut pages, mut bytes) = (Vec::new(), 0);
     while arcs.push_next(&mut builder, ARCS_AT_ONCE)? {
@@ -83,7 +83,7 @@ async fn build_root(trees: Trees, suite: Suite, mut arcs: Box<dyn SortedArcs>) -
     Ok(json::write(&CreateRootResult { root: root.cid().text() }))
 }
 
-async fn create_root(trees: Trees, arcs: Arcs, suite: Suite, workers: &dyn Workers) -> Result<String> {
+async fn create_root(trees: Trees, arcs: Arcs, suite: Suite, workers: &dyn Workers) -> Result<Vec<u8>> {
     let map::NewMap { root, pages, .. } = map::build_pages(suite, arcs, workers)?;
     // The pages of a root that is held are stored already.
     if !trees.is_held(&root).await || !trees.are_renewed(&[root]).await {

@@ -21,7 +21,7 @@ enum Child<R> {
     New(R),
     Runnable(Operation),
     Waiting(Operation, Need),
-    Done(String),
+    Done(Vec<u8>),
     Failed(Error),
 }
 
@@ -31,7 +31,7 @@ impl<R> Child<R> {
     }
 
     fn take(&mut self) -> Self {
-        std::mem::replace(self, Self::Done(String::new()))
+        std::mem::replace(self, Self::Done(Vec::new()))
     }
 
     fn poll(&mut self, start: impl Fn(R) -> Operation, budget: u64) {
@@ -67,7 +67,7 @@ pub(crate) async fn join<R: Send>(
     requests: Vec<R>,
     start: impl Fn(R) -> Operation + Sync,
     for_each: ForEach,
-) -> Result<Vec<String>> {
+) -> Result<Vec<Vec<u8>>> {
     let children: Vec<_> = requests.into_iter().map(|request| Mutex::new(Child::New(request))).collect();
     let mut known_roots = HashMap::new();
     loop {
@@ -125,10 +125,10 @@ fn answer_each<R>(children: &Children<R>, mut answer: impl FnMut(&mut Operation,
     }
 }
 
-fn responses<R>(children: Vec<Mutex<Child<R>>>) -> Vec<String> {
+fn responses<R>(children: Vec<Mutex<Child<R>>>) -> Vec<Vec<u8>> {
     let response = |child: Mutex<Child<R>>| match child.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Child::Done(response) => response,
-        _ => String::new(),
+        _ => Vec::new(),
     };
     children.into_iter().map(response).collect()
 }

@@ -1,4 +1,4 @@
-//! Operations on stored trees: request JSON in, response JSON and CARs out.
+//! Operations on stored trees: request JSON in; response JSON, bare proofs and CARs out.
 //!
 //! Each operation is one `async fn`, written as if everything were in memory, in the module of its name. What it lacks it
 //! parks as a [`Need`]; the caller of [`Operation::poll`] meets the need and polls again ([`run`]). Nothing here does I/O,
@@ -19,7 +19,7 @@
 //!         Progress::Needs(_) => {}
 //!     }
 //! };
-//! assert!(response.starts_with("{\"root\":"));
+//! assert!(response.starts_with(b"{\"root\":"));
 //! # Ok::<(), coregw_core::Error>(())
 //! ```
 #![forbid(unsafe_code)]
@@ -47,7 +47,7 @@ pub use batch::{BatchError, CasBatch, read_cids, read_get_batch};
 pub use create_root::SortedArcs;
 pub use diff::DiffRequest;
 pub use join::ForEach;
-pub use map_proof::{MapProofOutcome, verify_map_proof};
+pub use map_proof::{MapProofForm, MapProofOutcome, verify_map_proof};
 pub use message::delta::MAX_DELTAS;
 pub use read::{ReadOutcome, verify_read};
 pub use resolve::verify_resolve;

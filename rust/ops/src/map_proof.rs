@@ -104,21 +104,33 @@ impl MapProof {
     }
 }
 
+/// The form of the response to a map-proof request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MapProofForm {
+    /// The result, in JSON, which states the answer and contains the proof.
+    Result,
+    /// The bytes of the proof alone. A verifier computes the answer from them.
+    Proof,
+}
+
 impl Operation {
-    /// Answers a `core.map-proof` request.
+    /// Answers a `core.map-proof` request in one of two forms.
     ///
     /// # Errors
     /// [`Error::Input`] if the request is malformed. The operation itself fails with [`Error::NotFound`] if the root is
     /// not held; an absent key is an answer.
-    pub fn map_proof(cache: Arc<PageCache>, request: &[u8]) -> Result<Self> {
+    pub fn map_proof(cache: Arc<PageCache>, request: &[u8], form: MapProofForm) -> Result<Self> {
         let request = MapProof::parse(request)?;
-        Ok(Self::new(|slot| map_proof(Trees { cache, slot }, request)))
+        Ok(Self::new(|slot| map_proof(Trees { cache, slot }, request, form)))
     }
 }
 
-async fn map_proof(trees: Trees, request: MapProof) -> Result<String> {
+async fn map_proof(trees: Trees, request: MapProof, form: MapProofForm) -> Result<Vec<u8>> {
     let MapProof { profile, root, question, ask } = request;
     trees.check_held_before(&[root], || ask.starts()).await?;
+    if form == MapProofForm::Proof {
+        return trees.prove(&root, ask).await;
+    }
     let (answer, proof) = trees.answer(&root, ask).await?;
     let bytes = proof.len() / 3 * 4 + answer_bytes(&answer);
     let prooflist = question.prooflist(&root, &answer, &proof[..]);

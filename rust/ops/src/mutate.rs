@@ -44,7 +44,7 @@ impl Operation {
     }
 }
 
-async fn mutate(trees: Trees, base: RootCid, deltas: Vec<(Delta, Ask)>, prove: bool) -> Result<String> {
+async fn mutate(trees: Trees, base: RootCid, deltas: Vec<(Delta, Ask)>, prove: bool) -> Result<Vec<u8>> {
     trees.check_held(&[base]).await?;
     let mut mutation = Mutation::new(trees, base, prove);
     let mut arc_count = 0;

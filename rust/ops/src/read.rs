@@ -131,11 +131,11 @@ impl Read {
 
     /// # Errors
     /// [`Error::NotFound`] with the proof of the absence as details.
-    fn response(&self, answer: &Answer, proof: Vec<u8>) -> Result<String> {
+    fn response(&self, answer: &Answer, proof: Vec<u8>) -> Result<Vec<u8>> {
         let prooflist = self.question.prooflist(&self.root, answer, proof);
         let Some((target, range_segments)) = self.members(answer) else {
             let details = ReadResult { profile: None, target: None, range_segments: None, prooflist };
-            return Err(self.absent(json::write(&details)));
+            return Err(self.absent(String::from_utf8(json::write(&details)).expect("JSON is UTF-8")));
         };
         let profile = Some(self.profile.to_owned());
         Ok(json::write(&ReadResult { profile, target: Some(target), range_segments, prooflist }))
@@ -168,7 +168,7 @@ impl Operation {
     }
 }
 
-async fn read(trees: Trees, request: Read) -> Result<String> {
+async fn read(trees: Trees, request: Read) -> Result<Vec<u8>> {
     let ask = request.question.ask()?;
     trees.check_held_before(&[request.root], || ask.starts()).await?;
     let (answer, proof) = trees.answer(&request.root, ask).await?;

@@ -148,7 +148,11 @@ impl Place {
 
 /// Searches depth first. Every (root, position) is tried once, the first one because positions only grow, so the work is bounded by their number. Only the longest
 /// arc from each, and those that exist, are looked up.
-pub(crate) async fn resolve(trees: Trees, request: Resolve, write: fn(ResolveResult<'_>) -> String) -> Result<String> {
+pub(crate) async fn resolve(
+    trees: Trees,
+    request: Resolve,
+    write: fn(ResolveResult<'_>) -> Vec<u8>,
+) -> Result<Vec<u8>> {
     let path = &request.path;
     if path.is_empty() {
         return Ok(write(request.result(&request.root, Vec::new())));

@@ -148,7 +148,7 @@ impl Operation {
     }
 }
 
-async fn scan(trees: Trees, request: Scan) -> Result<String> {
+async fn scan(trees: Trees, request: Scan) -> Result<Vec<u8>> {
     let ask = request.question.ask()?;
     trees.check_held_before(&[request.root], || ask.starts()).await?;
     let (answer, proof) = trees.answer(&request.root, ask).await?;

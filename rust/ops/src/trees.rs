@@ -74,9 +74,24 @@ impl Trees {
 
     /// Answers a question about the tree of a held root, with the proof.
     pub(crate) async fn answer(&self, root: &RootCid, ask: Ask) -> Result<(Answer, Vec<u8>)> {
+        self.answer_taking(root, ask, answer_bytes).await
+    }
+
+    /// As [`Trees::answer`], for a response that is the proof alone.
+    pub(crate) async fn prove(&self, root: &RootCid, ask: Ask) -> Result<Vec<u8>> {
+        self.answer_taking(root, ask, |_| 0).await.map(|(_, proof)| proof)
+    }
+
+    /// As [`Trees::answer`], given how many bytes an answer takes in the response besides its proof.
+    async fn answer_taking(
+        &self,
+        root: &RootCid,
+        ask: Ask,
+        bytes_of: fn(&Answer) -> usize,
+    ) -> Result<(Answer, Vec<u8>)> {
         let mut query = Query::open(root, self.source(), ask);
         let answer = self.run(&mut query).await?;
-        let bytes = answer_bytes(&answer);
+        let bytes = bytes_of(&answer);
         self.slot.set_held_bytes(query.tree_bytes() + bytes);
         self.spend_bytes(bytes).await?;
         Ok((answer, query.proof()))

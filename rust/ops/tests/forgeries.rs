@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use coregw_core::{Cid, Error, RootCid, Suite, Window};
 use coregw_ops::{
-    DiffRequest, Operation, verify_map_proof, verify_read, verify_resolve, verify_scan, verify_transition,
+    DiffRequest, MapProofForm, Operation, verify_map_proof, verify_read, verify_resolve, verify_scan, verify_transition,
 };
 use serde_json::{Value, json};
 use store::{Store, payload, root_of};
@@ -127,14 +127,14 @@ impl World {
 
     fn map_proof(&mut self, name: &'static str, key: &[&str]) -> Exchange {
         let request = json!({"profile": "core.map-proof/v0alpha1", "root": self.map.cid().text(), "key": key});
-        let operation = Operation::map_proof(Arc::clone(&self.store.cache), &bytes(&request));
+        let operation = Operation::map_proof(Arc::clone(&self.store.cache), &bytes(&request), MapProofForm::Result);
         self.exchange(name, request, operation, map_proof)
     }
 
     fn multiproof(&mut self) -> Exchange {
         let keys = json!([["f", "4"], ["f", "z"], ["f", "1"]]);
         let request = json!({"profile": "core.map-proof/v0alpha1", "root": self.map.cid().text(), "keys": keys});
-        let operation = Operation::map_proof(Arc::clone(&self.store.cache), &bytes(&request));
+        let operation = Operation::map_proof(Arc::clone(&self.store.cache), &bytes(&request), MapProofForm::Result);
         self.exchange("a multiproof", request, operation, map_proof)
     }
 
@@ -261,7 +261,9 @@ fn result_has_the_spelling_of_its_request() {
         let operation = match name {
             "a resolve" => Operation::resolve(Arc::clone(&world.store.cache), asked.as_bytes()),
             "a read of a range" => Operation::read(Arc::clone(&world.store.cache), asked.as_bytes()),
-            "a map proof" => Operation::map_proof(Arc::clone(&world.store.cache), asked.as_bytes()),
+            "a map proof" => {
+                Operation::map_proof(Arc::clone(&world.store.cache), asked.as_bytes(), MapProofForm::Result)
+            }
             _ => Operation::scan(Arc::clone(&world.store.cache), asked.as_bytes()),
         };
         assert_eq!(world.store.serve(operation.expect("a request")), Ok(answered.clone()), "{name}");

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use coregw_core::{Arcs, Error, Key, Missing, Snapshot, Suite};
-use coregw_ops::{MapProofOutcome, Operation, ReadOutcome, verify_map_proof, verify_read, verify_scan};
+use coregw_core::{Arcs, Digest, Error, Key, Missing, RootCid, Snapshot, Suite};
+use coregw_ops::{MapProofForm, MapProofOutcome, Operation, ReadOutcome, verify_map_proof, verify_read, verify_scan};
+use data_encoding::BASE64;
 use serde_json::{Value, json};
 
 #[path = "support/store.rs"]
@@ -29,7 +30,8 @@ fn reads_listings_and_map_proofs_verify_and_absences_are_proven() {
         assert_eq!(outcome, Ok(ReadOutcome::Key(None)));
 
         let request = json!({"profile": "core.map-proof/v0alpha1", "root": cid, "key": ["users"]}).to_string();
-        let op = Operation::map_proof(Arc::clone(&store.cache), request.as_bytes()).expect("a request");
+        let op = Operation::map_proof(Arc::clone(&store.cache), request.as_bytes(), MapProofForm::Result)
+            .expect("a request");
         let result = store.serve(op).expect("an absence is an answer here");
         assert_eq!(verify_map_proof(request.as_bytes(), result.as_bytes()), Ok(MapProofOutcome::Key(None)));
 
@@ -130,11 +132,38 @@ fn the_step_of_several_keys_names_them_and_their_targets() {
     let root = store.build(Suite::Sha2_256, &many(50));
     let keys = json!([["no"], path.split('/').collect::<Vec<_>>()]);
     let request = json!({"profile": "core.map-proof/v0alpha1", "root": root.cid().text(), "keys": keys}).to_string();
-    let operation = Operation::map_proof(Arc::clone(&store.cache), request.as_bytes()).expect("a request");
+    let operation =
+        Operation::map_proof(Arc::clone(&store.cache), request.as_bytes(), MapProofForm::Result).expect("a request");
     let result = store.serve(operation).expect("a proof");
     let step = &serde_json::from_str::<Value>(&result).expect("JSON")["prooflist"]["steps"][0];
     assert_eq!((&step["kind"], &step["keys"]), (&json!("map_keys"), &json!(["no", path])), "{step}");
     assert_eq!(step["targets"], json!([null, {"/": target.text()}]));
     let proven = verify_map_proof(request.as_bytes(), result.as_bytes());
     assert_eq!(proven, Ok(MapProofOutcome::Keys(vec![None, Some(target)])));
+}
+
+#[test]
+fn a_bare_proof_is_that_of_the_result() {
+    let mut store = Store::new(0, 100);
+    let arcs = many(300);
+    let root = store.build(Suite::Sha2_256, &arcs);
+    let segments = |path: &String| path.split('/').map(str::to_owned).collect::<Vec<_>>();
+    let keys: Vec<_> = arcs.keys().step_by(7).map(segments).chain([vec!["no".to_owned()]]).collect();
+    for (member, asked) in [("keys", json!(keys)), ("key", json!(keys[1])), ("key", json!(["no"]))] {
+        let request =
+            json!({"profile": "core.map-proof/v0alpha1", "root": root.cid().text(), member: asked}).to_string();
+        let mut answer = |form| {
+            let operation =
+                Operation::map_proof(Arc::clone(&store.cache), request.as_bytes(), form).expect("a request");
+            store.serve_bytes(operation).expect("an answer")
+        };
+        let bare = answer(MapProofForm::Proof);
+        let result: Value = serde_json::from_slice(&answer(MapProofForm::Result)).expect("JSON");
+        assert_eq!(result["prooflist"]["steps"][0]["proof"], BASE64.encode(&bare), "{request}");
+    }
+    let other = RootCid { digest: Digest([7; 32]), ..root }.cid().text();
+    let request = json!({"profile": "core.map-proof/v0alpha1", "root": other, "key": ["a"]}).to_string();
+    let operation = Operation::map_proof(Arc::clone(&store.cache), request.as_bytes(), MapProofForm::Proof);
+    let refused = store.serve_bytes(operation.expect("a request"));
+    assert!(matches!(&refused, Err(Error::NotFound { missing: Missing::Root, .. })), "{refused:?}");
 }

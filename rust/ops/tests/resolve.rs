@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use coregw_core::{Cid, Error, InputCode, Key, Missing, RootCid, Snapshot, Suite, Window};
-use coregw_ops::{DiffRequest, Lookahead, Need, Operation, Progress, verify_resolve};
+use coregw_ops::{DiffRequest, Lookahead, MapProofForm, Need, Operation, Progress, verify_resolve};
 use serde_json::json;
 
 #[path = "support/store.rs"]
@@ -140,7 +140,8 @@ fn a_query_that_visits_too_many_nodes_is_refused() {
     let window = || Window::new::<String, String>(&[], None).expect("a window");
     let nodes = [
         least_nodes(&mut store, |store| {
-            Operation::map_proof(Arc::clone(&store.cache), map_proof.as_bytes()).expect("a request")
+            Operation::map_proof(Arc::clone(&store.cache), map_proof.as_bytes(), MapProofForm::Result)
+                .expect("a request")
         }),
         least_nodes(&mut store, |store| Operation::scan(Arc::clone(&store.cache), scan.as_bytes()).expect("a request")),
         least_nodes(&mut store, |store| {

@@ -14,6 +14,7 @@ import pytest
 import serving
 from coregw import payload_cid
 from coregw.client import Client, ClientSettings
+from coregw.client.query import map_keys
 from coregw.client.static.export import export_static
 from coregw.errors import CoregwError, InvalidInput, Unavailable
 from coregw.gateway.settings import Settings
@@ -38,6 +39,8 @@ def reads(s: Sample) -> list[Callable[[Client], object]]:
         lambda client: list(client.diff(s.root, s.changed)),
         lambda client: [*client.contents(s.file), *client.contents(s.large)],
         lambda client: client.resolve_many(s.root, ["directory 1/file 1", "none"]),
+        lambda client: client.prove_keys(s.root, ["directory 2/file 2", "none"]),
+        lambda client: client.query(map_keys(s.root, ["directory 2/file 2", "none"])),  # the other form of the same
         lambda client: client.has_payloads([s.large]),
     ]
 

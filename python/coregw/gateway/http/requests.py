@@ -18,12 +18,15 @@ __all__ = [
     "declared_length",
     "header",
     "is_media_type",
+    "is_preferred",
+    "media_ranges",
     "query_integer",
     "query_parameters",
 ]
 
 _JSON: Final = "application/json"
 _INTEGER: Final = re.compile("0|[1-9][0-9]{0,15}")
+_WEIGHT: Final = re.compile(r"q\s*=\s*([01](?:\.[0-9]*)?)", re.ASCII)
 _BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
@@ -87,6 +90,42 @@ def is_media_type(given: str, media_type: str, parameter: str, value: str) -> bo
         return True
     name, _, found = parameters[0].partition("=")
     return name.rstrip() == parameter and found.lstrip() in (value, f'"{value}"')
+
+
+def media_ranges(accept: str) -> list[tuple[float, str, list[str]]]:
+    """Return the media ranges in Accept with their weights and parameters, the most wanted first. O(n log n).
+
+    A range without a valid weight has weight 1; ranges of equal weight stay in their order.
+    """
+    found = []
+    for each in accept.split(","):
+        name, *parameters = (part.strip().lower() for part in each.split(";"))
+        weights = [_WEIGHT.fullmatch(parameter) for parameter in parameters]
+        found.append((next((float(match[1]) for match in weights if match), 1.0), name, parameters))
+    found.sort(key=lambda each: -each[0])
+    return found
+
+
+def is_preferred(scope: HTTPScope, media_type: str, default: str) -> bool:
+    """Whether Accept names `media_type`, and wants it more than `default`, or as much and names it first.
+
+    The weight of `default` is that of the most specific range that it is in (RFC 9110, section 12.5.1).
+
+    Args:
+        scope: The ASGI scope.
+        media_type: In lower case.
+        default: What is sent to clients that name neither; in lower case.
+    """
+    accept = header(scope, b"accept")
+    if accept is None or media_type not in accept.lower():
+        return False  # as of most requests
+    ranges = media_ranges(accept)
+    names = [name for _, name, _ in ranges]
+    if media_type not in names or not ranges[names.index(media_type)][0]:
+        return False
+    wider = (default, default.partition("/")[0] + "/*", "*/*")
+    alternative = next((name for name in wider if name in names), None)
+    return alternative is None or names.index(media_type) < names.index(alternative)
 
 
 def check_content_coding(scope: HTTPScope) -> None:

@@ -25,7 +25,7 @@ from coregw.gateway.docs.description import CAR, DESCRIPTION, OCTETS, Descriptio
 from coregw.gateway.http.conditions import is_listed
 from coregw.gateway.http.content import IMMUTABLE, Representation, gated
 from coregw.gateway.http.replies import Reply
-from coregw.gateway.http.requests import header, query_parameters
+from coregw.gateway.http.requests import header, media_ranges, query_parameters
 
 __all__ = ["handlers"]
 
@@ -42,7 +42,6 @@ _FORMATS: Final[Mapping[str, _Wanted]] = {_RAW: "raw", CAR: "car"}
 _WILDCARDS: Final = ("*/*", "application/*", OCTETS)
 _NO_FORMAT: Final = f"no format requested; expected ?format=raw, ?format=car, Accept: {_RAW} or Accept: {CAR}"
 _NOT_IN_QUOTES: Final = re.compile(r'[^\x20-\x7e]|["\\]')
-_WEIGHT: Final = re.compile(r"q\s*=\s*([01](?:\.[0-9]*)?)", re.ASCII)
 _CODES: Final = ("invalid_cid", "payload_not_found", "root_not_found")
 _QUERY: Final[Mapping[str, str | Parameter]] = {
     "format": Parameter(
@@ -227,15 +226,7 @@ def _wanted(request: Request[Any, Any, Any], query: Mapping[str, str]) -> _Wante
 
 def _accepted(accept: str) -> list[tuple[str, list[str]]]:
     """Return the media types in Accept with their parameters, the most wanted first; none with a weight of 0."""
-    found = []
-    for each in accept.split(","):
-        media_type, *parameters = (part.strip().lower() for part in each.split(";"))
-        weights = [_WEIGHT.fullmatch(parameter) for parameter in parameters]
-        weight = next((float(match[1]) for match in weights if match), 1.0)
-        if weight > 0:
-            found.append((weight, media_type, parameters))
-    found.sort(key=lambda each: -each[0])
-    return [(media_type, parameters) for _, media_type, parameters in found]
+    return [(media_type, parameters) for weight, media_type, parameters in media_ranges(accept) if weight > 0]
 
 
 def _car_parameters(accept: str) -> dict[str, str]:

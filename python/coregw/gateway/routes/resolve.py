@@ -20,12 +20,12 @@ from coregw._core import Cid
 from coregw.engine import Engine, Verdict
 from coregw.errors import InvalidInput
 from coregw.gateway.context import Gateway
-from coregw.gateway.docs.description import DESCRIPTION, JSON, Description, Parameter
+from coregw.gateway.docs.description import DESCRIPTION, JSON, OCTETS, Description, Parameter
 from coregw.gateway.http.conditions import is_listed
 from coregw.gateway.http.content import IMMUTABLE
 from coregw.gateway.http.dispatch import HotRoute, hot_route
 from coregw.gateway.http.replies import Reply, json_reply
-from coregw.gateway.http.requests import header, query_parameters
+from coregw.gateway.http.requests import header, is_preferred, query_parameters
 from coregw.messages import (
     MAX_INTEGER,
     ListIndexQuery,
@@ -65,6 +65,7 @@ _CODES_OF_GET: Final = tuple(code for code in _QUERY_CODES if code not in (*_BOD
 _INTEGER: Final = re.compile("0|[1-9][0-9]{0,15}")
 _Ask = Callable[[Engine, str, Mapping[str, str]], "_Query"]
 _ReadQuery = MapKeyQuery | ListIndexQuery | ListRangeQuery
+_VARY: Final = {"Vary": "Accept"}
 _ROLE: Final = {"X-Core-Verification-Role": "Always `diagnostic`: no substitute for verifying locally."}
 
 
@@ -110,15 +111,19 @@ async def read(gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
     "POST",
     "/v1/map-proof",
     Description(
-        "Proves that keys are present in a map, or absent.",
+        "Proves that keys are present in a map, or absent; answers with the proof alone if Accept prefers it.",
         request=MapProofRequest,
-        answer=MapProofResult,
+        answer=(MapProofResult, OCTETS),
         codes=_QUERY_CODES,
+        headers={"Vary": "`Accept`."},
     ),
 )
 async def map_proof(gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
     """``POST /v1/map-proof``."""
-    return await _query(gateway, scope, receive, gateway.engine.map_proof)
+    is_bare = is_preferred(scope, OCTETS, JSON)
+    async with gateway.json_body(scope, receive, gateway.settings.json_body_bytes) as body:
+        answer = await gateway.engine.map_proof(body, bare=is_bare)
+    return Reply(answer, media_type=OCTETS if is_bare else JSON, headers=_VARY)
 
 
 @hot_route(

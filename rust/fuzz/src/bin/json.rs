@@ -8,7 +8,7 @@ use coregw_core::{Arcs, Cid, OneThread, PageCache, RootCid, Snapshot, Suite, Win
 use coregw_fuzz::strict_json::is_strict;
 use coregw_ops::json::{self, Integers};
 use coregw_ops::{
-    CasBatch, DiffRequest, Need, Operation, Progress, read_get_batch, verify_map_proof, verify_read, verify_resolve,
+    CasBatch, DiffRequest, MapProofForm, Need, Operation, Progress, read_get_batch, verify_map_proof, verify_read, verify_resolve,
     verify_scan, verify_transition,
 };
 use libfuzzer_sys::fuzz_target;
@@ -58,7 +58,7 @@ fuzz_target!(|data: &[u8]| {
     let cache = Arc::new(PageCache::new(1 << 20, 0));
     drive(strict, Operation::resolve(Arc::clone(&cache), data));
     drive(strict, Operation::read(Arc::clone(&cache), data));
-    drive(strict, Operation::map_proof(Arc::clone(&cache), data));
+    drive(strict, Operation::map_proof(Arc::clone(&cache), data, MapProofForm::Result));
     drive(strict, Operation::scan(Arc::clone(&cache), data));
     let empty = Snapshot::list(Suite::Sha2_256, &[]).expect("a list").root();
     drive(strict, Operation::mutate(Arc::clone(&cache), &empty.cid(), data));

@@ -9,7 +9,7 @@ use coregw_fuzz::input::Input;
 use coregw_fuzz::model::{Arcmap, Elements, list, map, target};
 use coregw_fuzz::store::Store;
 use coregw_ops::{
-    DiffRequest, Operation, verify_map_proof, verify_read, verify_resolve, verify_scan, verify_transition,
+    DiffRequest, MapProofForm, Operation, verify_map_proof, verify_read, verify_resolve, verify_scan, verify_transition,
 };
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
@@ -61,7 +61,7 @@ fn serve(store: &mut Store, kind: Kind, request: &Value) -> Value {
     let operation = match kind {
         Kind::Resolve => Operation::resolve(cache, text.as_bytes()),
         Kind::Read => Operation::read(cache, text.as_bytes()),
-        Kind::MapProof => Operation::map_proof(cache, text.as_bytes()),
+        Kind::MapProof => Operation::map_proof(cache, text.as_bytes(), MapProofForm::Result),
         Kind::Scan => Operation::scan(cache, text.as_bytes()),
         Kind::Diff => Ok(Operation::diff(cache, diff_request(request).expect("a request"))),
         Kind::Transition => {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use coregw_core::{Digest, Key, Page, PageCache, RootCid, Snapshot};
-use coregw_ops::{Need, Operation, Progress, WantedPage};
+use coregw_ops::{MapProofForm, Need, Operation, Progress, WantedPage};
 
 use crate::data::{Numbers, target};
 use crate::measure::Place;
@@ -43,7 +43,8 @@ impl Cached {
 
     /// Serves one request from the cache and returns the length of the response.
     pub fn serve(&self, request: &[u8]) -> usize {
-        let mut operation = Operation::map_proof(Arc::clone(&self.0), request).expect("a request");
+        let mut operation =
+            Operation::map_proof(Arc::clone(&self.0), request, MapProofForm::Result).expect("a request");
         loop {
             match operation.poll(u64::MAX).expect("a whole tree") {
                 Progress::Done(response) => return response.len(),
@@ -94,7 +95,9 @@ impl Stored {
     }
 
     fn look_up(&mut self, request: &[u8]) -> usize {
-        self.drive(Operation::map_proof(Arc::new(PageCache::new(0, 0)), request).expect("a request"));
+        self.drive(
+            Operation::map_proof(Arc::new(PageCache::new(0, 0)), request, MapProofForm::Result).expect("a request"),
+        );
         self.loads
     }
 

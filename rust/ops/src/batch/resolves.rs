@@ -95,22 +95,22 @@ async fn resolve_batch(
     requests: Vec<Resolve>,
     max_bytes: usize,
     for_each: ForEach,
-) -> Result<String> {
+) -> Result<Vec<u8>> {
     let room = Arc::new(Room { limit: max_bytes, left: AtomicUsize::new(max_bytes) });
     let start = |request| {
         let (cache, room) = (Arc::clone(&cache), Arc::clone(&room));
         Operation::part_of(&slot, |slot| outcome(Trees { cache, slot }, request, room))
     };
     let outcomes = join(&slot, requests, start, for_each).await?;
-    let mut body = String::with_capacity(outcomes.iter().map(|item| item.len() + 1).sum::<usize>() + 16);
-    body.push_str("{\"results\":[");
+    let mut body = Vec::with_capacity(outcomes.iter().map(|item| item.len() + 1).sum::<usize>() + 16);
+    body.extend_from_slice(b"{\"results\":[");
     for (index, item) in outcomes.into_iter().enumerate() {
         if index > 0 {
-            body.push(',');
+            body.push(b',');
         }
-        body.push_str(&item);
+        body.extend_from_slice(&item);
     }
-    body.push_str("]}");
+    body.extend_from_slice(b"]}");
     Ok(body)
 }
 
@@ -121,7 +121,7 @@ struct Room {
 }
 
 /// Resolves one path, as an item of the response.
-async fn outcome(trees: Trees, request: Resolve, room: Arc<Room>) -> Result<String> {
+async fn outcome(trees: Trees, request: Resolve, room: Arc<Room>) -> Result<Vec<u8>> {
     let write = |result: ResolveResult<'_>| json::write(&FoundItem { result });
     let item = match resolve(trees, request, write).await {
         Ok(item) => item,
@@ -142,7 +142,7 @@ async fn outcome(trees: Trees, request: Resolve, room: Arc<Room>) -> Result<Stri
 ///
 /// # Errors
 /// Any other error, which ends the batch.
-fn failed_item(error: Error) -> Result<String> {
+fn failed_item(error: Error) -> Result<Vec<u8>> {
     let code = match &error {
         Error::NotFound { missing: Missing::Root, .. } => "root_not_found",
         Error::NotFound { .. } => "path_not_found",

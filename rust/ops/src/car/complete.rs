@@ -32,7 +32,7 @@ impl Operation {
     }
 }
 
-async fn check(mut visit: Visit) -> Result<String> {
+async fn check(mut visit: Visit) -> Result<Vec<u8>> {
     loop {
         while let Some(root) = visit.trees_to_visit.pop() {
             visit.visit_tree(root).await?;
@@ -47,13 +47,13 @@ async fn check(mut visit: Visit) -> Result<String> {
             let renewed = visit.trees.slot.renewal(roots.to_vec()).await;
             let mut both = held.iter().zip(&renewed);
             if let Some(index) = both.position(|(is_held, is_renewed)| !(*is_held && *is_renewed)) {
-                return Ok(roots[index].cid().text());
+                return Ok(roots[index].cid().text().into_bytes());
             }
         }
         visit.trees_to_visit = roots;
     }
     visit.name_payloads().await;
-    Ok(String::new())
+    Ok(Vec::new())
 }
 
 struct Visit {

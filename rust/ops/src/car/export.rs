@@ -50,14 +50,14 @@ impl Operation {
     }
 }
 
-async fn export(mut export: Export) -> Result<String> {
+async fn export(mut export: Export) -> Result<Vec<u8>> {
     export.trees.check_held(&[export.root]).await?;
     while let Some(tree) = export.next_tree().await {
         export.write_tree(tree).await?;
     }
     export.finish().await;
     match export.after {
-        None => Ok(String::new()),
+        None => Ok(Vec::new()),
         Some(after) => Err(Error::request(format!("after: {} has no such block {}", export.root, after.cid))),
     }
 }

@@ -73,12 +73,12 @@ impl Operation {
     }
 }
 
-async fn check_only(slot: Arc<Slot>, reader: CarReader) -> Result<String> {
+async fn check_only(slot: Arc<Slot>, reader: CarReader) -> Result<Vec<u8>> {
     let (roots, index) = reader.finish()?;
     Ok(check_result(&check(slot, &roots, index).await?))
 }
 
-async fn list(slot: Arc<Slot>, reader: CarReader) -> Result<String> {
+async fn list(slot: Arc<Slot>, reader: CarReader) -> Result<Vec<u8>> {
     let (roots, index) = reader.finish()?;
     let mut trees = check(Arc::clone(&slot), &roots, index).await?;
     let named: HashSet<_> = roots.iter().filter_map(Cid::root).collect();
@@ -89,13 +89,13 @@ async fn list(slot: Arc<Slot>, reader: CarReader) -> Result<String> {
     Ok(check_result(&trees))
 }
 
-fn check_result(trees: &WholeTrees) -> String {
+fn check_result(trees: &WholeTrees) -> Vec<u8> {
     let roots = trees.roots().map(|root| root.cid().text()).collect();
     let &WholeTrees { missing_payloads, missing_roots, .. } = trees;
     json::write(&CheckResult { roots, missing_payloads, missing_roots })
 }
 
-async fn import(trees: Trees, reader: CarReader) -> Result<String> {
+async fn import(trees: Trees, reader: CarReader) -> Result<Vec<u8>> {
     let (blocks, bytes) = (reader.blocks(), reader.bytes());
     let (roots, index) = reader.finish()?;
     let whole = check(Arc::clone(&trees.slot), &roots, index).await?;

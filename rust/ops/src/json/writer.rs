@@ -33,16 +33,16 @@ impl Formatter for Compact {
 }
 
 /// Writes a message.
-pub(crate) fn write(message: &impl Serialize) -> String {
+pub(crate) fn write(message: &impl Serialize) -> Vec<u8> {
     write_long(message, 0)
 }
 
 /// Writes a message that is expected to be some `bytes` long, besides a few members.
-pub(crate) fn write_long(message: &impl Serialize, bytes: usize) -> String {
+pub(crate) fn write_long(message: &impl Serialize, bytes: usize) -> Vec<u8> {
     let mut text = spare::take(CAPACITY_BYTES + bytes);
     let mut serializer = serde_json::Serializer::with_formatter(&mut text, Compact);
     message.serialize(&mut serializer).expect("messages have string keys and finite numbers");
-    String::from_utf8(text).expect("JSON is UTF-8")
+    text
 }
 
 #[cfg(test)]
@@ -62,7 +62,7 @@ mod tests {
     fn bytes_are_written_as_canonical_base64() {
         for n in [0, 1, 2, 3, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2 * CHUNK_BYTES, 3 * CHUNK_BYTES + 2] {
             let bytes: Vec<u8> = (0..n).map(|i| (i * 7 % 251) as u8).collect();
-            let text = write(&Bytes(bytes.clone()));
+            let text = String::from_utf8(write(&Bytes(bytes.clone()))).expect("JSON is UTF-8");
             assert_eq!(text, format!("\"{}\"", data_encoding::BASE64.encode(&bytes)));
             assert_eq!(decode_base64(text.trim_matches('"')).as_ref(), Ok(&bytes));
         }

@@ -31,8 +31,8 @@ pub use need::{Lookahead, Need, WantedPage};
 /// The result of [`Operation::poll`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The operation has ended with this response body.
-    Done(String),
+    /// The operation has ended with this response body: JSON, unless the operation says otherwise.
+    Done(Vec<u8>),
     /// The operation waits.
     Needs(Need),
 }
@@ -185,7 +185,7 @@ impl Slot {
     }
 }
 
-type Response = dyn Future<Output = Result<String>> + Send;
+type Response = dyn Future<Output = Result<Vec<u8>>> + Send;
 
 /// An operation in progress, from request to response body.
 pub struct Operation {
@@ -199,7 +199,7 @@ pub struct Operation {
 impl Operation {
     pub(crate) fn new<F>(start: impl FnOnce(Arc<Slot>) -> F) -> Self
     where
-        F: Future<Output = Result<String>> + Send + 'static,
+        F: Future<Output = Result<Vec<u8>>> + Send + 'static,
     {
         Self::on(Slot::default(), start)
     }
@@ -207,14 +207,14 @@ impl Operation {
     /// An operation that another joins; what they may visit is one limit.
     pub(crate) fn part_of<F>(whole: &Slot, start: impl FnOnce(Arc<Slot>) -> F) -> Self
     where
-        F: Future<Output = Result<String>> + Send + 'static,
+        F: Future<Output = Result<Vec<u8>>> + Send + 'static,
     {
         Self::on(Slot { allowance: Arc::clone(&whole.allowance), ..Slot::default() }, start)
     }
 
     fn on<F>(slot: Slot, start: impl FnOnce(Arc<Slot>) -> F) -> Self
     where
-        F: Future<Output = Result<String>> + Send + 'static,
+        F: Future<Output = Result<Vec<u8>>> + Send + 'static,
     {
         let slot = Arc::new(slot);
         let future = Box::pin(start(Arc::clone(&slot)));

@@ -69,8 +69,13 @@ impl Store {
         }
     }
 
+    /// Drives an operation to its response, which is text.
+    pub fn serve(&mut self, operation: Operation) -> Result<String, Error> {
+        self.serve_bytes(operation).map(|response| String::from_utf8(response).expect("text"))
+    }
+
     /// Drives an operation to its response.
-    pub fn serve(&mut self, mut operation: Operation) -> Result<String, Error> {
+    pub fn serve_bytes(&mut self, mut operation: Operation) -> Result<Vec<u8>, Error> {
         loop {
             self.polls += 1;
             let need = match operation.poll(self.budget)? {

@@ -143,8 +143,8 @@ impl<'py> Polled<'py> {
     pub fn of(py: Python<'py>, progress: ops::Progress) -> Self {
         match progress {
             ops::Progress::Done(response) => {
-                let bytes = PyBytes::new(py, response.as_bytes());
-                core::spare::give(response.into_bytes());
+                let bytes = PyBytes::new(py, &response);
+                core::spare::give(response);
                 Self::Done(bytes)
             }
             ops::Progress::Needs(need) => Self::Needs(Need(need)),

@@ -119,13 +119,20 @@ impl Operation {
         Self::query(py, cache, &request, |cache| ops::Operation::read(cache, &request))
     }
 
-    /// Return an operation for a `core.map-proof` request. Its response is the result.
+    /// Return an operation for a `core.map-proof` request. Its response is the result, or the proof alone.
+    ///
+    /// Args:
+    ///     cache: The page cache.
+    ///     request: The request, as JSON.
+    ///     bare: Whether the response is the bytes of the proof, and nothing else.
     ///
     /// Raises:
     ///     InvalidInput: If the request is malformed.
     #[staticmethod]
-    fn map_proof(py: Python<'_>, cache: &PageCache, request: BytesLike) -> PyResult<Self> {
-        Self::query(py, cache, &request, |cache| ops::Operation::map_proof(cache, &request))
+    #[pyo3(signature = (cache, request, *, bare = false))]
+    fn map_proof(py: Python<'_>, cache: &PageCache, request: BytesLike, bare: bool) -> PyResult<Self> {
+        let form = if bare { ops::MapProofForm::Proof } else { ops::MapProofForm::Result };
+        Self::query(py, cache, &request, |cache| ops::Operation::map_proof(cache, &request, form))
     }
 
     /// Return an operation for a `core.scan` request. Its response is the result.
