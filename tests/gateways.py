@@ -117,9 +117,11 @@ def lying_gateway(lie: Lie, honest: str | None = None) -> Iterator[str]:
         def honest_reply(self, request: bytes) -> Reply:
             if honest is None:
                 return Reply(self.command, self.path, request, 200, b"", {})
-            headers = {name: value for name, value in self.headers.items() if name.lower() == "content-type"}
+            passed = ("accept", "content-type")
+            headers = {name: value for name, value in self.headers.items() if name.lower() in passed}
             answer = httpx2.request(self.command, honest + self.path, content=request, headers=headers)
-            return Reply(self.command, self.path, request, answer.status_code, answer.content, {})
+            named = {"content-type": found} if (found := answer.headers.get("content-type")) else {}
+            return Reply(self.command, self.path, request, answer.status_code, answer.content, named)
 
         def log_message(self, format: str, *args: object) -> None:
             pass

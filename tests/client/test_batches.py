@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import httpx2
 import pytest
 
 import coregw
 from coregw.client import AsyncClient, Client, ClientSettings
 from coregw.errors import InvalidInput, ProofError, RootNotFound, TooLarge
-from gateways import Liar, Reply
+from gateways import Liar, Lie, Reply
 
 Results = list[dict[str, Any]]
 
@@ -151,15 +153,75 @@ def test_many_keys_are_proven_present_or_absent(liar: Liar, client: Client) -> N
     with pytest.raises(InvalidInput):
         client.prove_keys(client.create_list([]), ["0"])
 
-    def lie(reply: Reply) -> Reply:
-        document = json.loads(reply.body)
-        document["targets"] = document["targets"][::-1]
-        return reply.with_body(json.dumps(document).encode())
 
-    with pytest.raises(ProofError):
-        liar(lie).prove_keys(root, paths)
-    with pytest.raises(ProofError):
-        liar(lie).resolve_many(root, paths)
+def older(gateway: str) -> Lie:
+    """Return a lie that replies as a gateway does that sends results alone."""
+
+    def reply_with_result(reply: Reply) -> Reply:
+        headers = {"content-type": "application/json"}
+        answer = httpx2.post(gateway + reply.path, content=reply.request, headers=headers)
+        return replace(reply, headers=headers, body=answer.content)
+
+    return reply_with_result
+
+
+def test_bare_proofs_are_asked_for_and_results_understood(liar: Liar, client: Client, gateway: str) -> None:
+    root = client.create_root({name: coregw.payload_cid(name.encode()) for name in "abc"})
+    received: list[tuple[str, str]] = []
+
+    def note(reply: Reply) -> Reply:
+        received.append((reply.received["accept"], reply.headers["content-type"]))
+        return reply
+
+    targets = [coregw.payload_cid(b"b"), None]
+    assert liar(note).prove_keys(root, ["b", "d"]) == targets
+    assert received == [("application/octet-stream, */*;q=0.5", "application/octet-stream")]
+    assert liar(older(gateway)).prove_keys(root, ["b", "d"]) == targets
+    assert liar(older(gateway)).resolve_many(root, ["b", "d"]) == targets
+
+    def lie(reply: Reply) -> Reply:
+        result = older(gateway)(reply)
+        document = json.loads(result.body)
+        document["targets"] = document["targets"][::-1]
+        return result.with_body(json.dumps(document).encode())
+
+    for lying in (liar(lie).prove_keys, liar(lie).resolve_many):
+        with pytest.raises(ProofError, match="targets"):
+            lying(root, ["b", "d"])
+
+
+@pytest.mark.parametrize(
+    ("forge", "check"),
+    [
+        (lambda proof: b"", "the bytes end inside a node"),
+        (lambda proof: proof[:-1], "the bytes end inside a node"),
+        (lambda proof: proof[: len(proof) // 2], "the bytes end inside a node"),
+        (lambda proof: proof + b"\0", "bytes follow the tree"),
+        (lambda proof: proof[:-1] + bytes([proof[-1] ^ 1]), "the proof's digest"),
+        (lambda proof: b'{"profile": "core.map-proof/v0alpha1"}', "an unknown node tag"),
+        (lambda proof: b"\xff" * len(proof), "an unknown node tag"),
+    ],
+    ids=["empty", "a byte less", "half", "a byte more", "altered", "JSON", "no tree"],
+)
+def test_a_forged_bare_proof_is_refused(
+    liar: Liar, client: Client, forge: Callable[[bytes], bytes], check: str
+) -> None:
+    root = client.create_root({name: coregw.payload_cid(name.encode()) for name in "abc"})
+    forging = liar(lambda reply: reply.with_body(forge(reply.body)))
+    with pytest.raises(ProofError, match=f"prove 2 keys in {root}: ") as refused:
+        forging.prove_keys(root, ["b", "d"])
+    assert refused.value.check.startswith(check)
+
+
+def test_a_bare_proof_of_other_keys_or_another_root_is_refused(liar: Liar, client: Client) -> None:
+    arcs = {str(number): coregw.payload_cid(bytes([number])) for number in range(100)}
+    first, second = client.create_root(arcs), client.create_root(arcs | {"more": arcs["1"]})
+    other_keys = coregw.Map(arcs).prove_keys(["7", "8", "9"])
+    forging = liar(lambda reply: reply.with_body(other_keys))
+    assert forging.prove_keys(first, ["7", "8", "9"]) == [arcs["7"], arcs["8"], arcs["9"]]
+    for root, keys in ((first, ["7", "8"]), (first, ["7", "50"]), (second, ["7", "8", "9"])):
+        with pytest.raises(ProofError):
+            forging.prove_keys(root, keys)
 
 
 def _swapped(results: Results) -> None:
@@ -185,12 +247,12 @@ def test_a_batch_whose_answer_is_too_large_is_split_in_halves(liar: Liar, client
     arcs = {f"{number:02}": coregw.payload_cid(bytes([number])) for number in range(40)}
     inner = client.create_root(arcs)
     root = client.create_root({"inner": inner})
-    for paths, asked, route in (
-        (arcs, inner, "/v1/map-proof"),
-        ([f"inner/{path}" for path in arcs], root, "/v1/resolve/batch"),
+    for paths, asked, route, limit in (
+        (arcs, inner, "/v1/map-proof", 1_000),
+        ([f"inner/{path}" for path in arcs], root, "/v1/resolve/batch", 5_000),
     ):
         recorder = Recorder()
-        narrow = liar(recorder, ClientSettings(max_result_bytes=5_000))
+        narrow = liar(recorder, ClientSettings(max_result_bytes=limit))
         assert narrow.resolve_many(asked, paths) == list(arcs.values())
         assert [path for path, _ in recorder.requests].count(route) > 2
         with pytest.raises(TooLarge):

@@ -75,6 +75,7 @@ class Attempt:
         call = self._call
         self._status = status
         self._retry_after = headers.get("retry-after", "")
+        self._media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
         self._success = 200 <= status < 300
         self._limit = call.max_bytes if self._success else self._settings.max_result_bytes
         if self._success and not self._is_sent:
@@ -112,7 +113,7 @@ class Attempt:
         """Return the complete answer. Raises the mapped exception if the gateway answered with an error."""
         body = self._sink.value() if isinstance(self._sink, Memory) else b""
         if self._success:
-            return Answer(self._status, body, self._length, self._gateway)
+            return Answer(self._status, body, self._length, self._gateway, self._media_type)
         partial = self._call.partial
         if self._status == 416 and partial is not None and partial.size:  # what was received may be too long
             partial.restarted()

@@ -23,12 +23,14 @@ class Answer(NamedTuple):
         body: Its body, empty if the body went to a sink.
         length: Its Content-Length, if any.
         gateway: The address of the gateway that sent it.
+        media_type: Its media type in lower case, without parameters; empty if it names none.
     """
 
     status: int
     body: bytes
     length: int | None = None
     gateway: str = ""
+    media_type: str = ""
 
 
 class Sink(Protocol):
@@ -99,6 +101,8 @@ class Call(msgspec.Struct, frozen=True, eq=False):
         what: The call in words, for messages.
         content: The whole body, a streamed body, or None.
         content_type: The body's media type.
+        preferred_type: The media type that the answer should have, if the route has several; empty for the usual one. A
+            gateway that does not know it sends another.
         params: Query parameters.
         may_be_absent: Whether the protocol defines a 404 ``path_not_found`` for the call.
         sink: Returns the destination of a successful answer; called once per attempt. None keeps it in memory.
@@ -114,6 +118,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
     what: str
     content: bytes | Body | SentOnce | None = None
     content_type: str = "application/json"
+    preferred_type: str = ""
     params: Mapping[str, str] = {}
     sink: Callable[[], Sink] | None = None
     partial: Partial | None = None
@@ -139,7 +144,8 @@ class Call(msgspec.Struct, frozen=True, eq=False):
     @property
     def headers(self) -> dict[str, str]:
         """The request headers. They forbid compression, so that limits on bytes are limits on memory."""
-        headers = {"accept": "*/*", "accept-encoding": "identity"}
+        accept = f"{self.preferred_type}, */*;q=0.5" if self.preferred_type else "*/*"
+        headers = {"accept": accept, "accept-encoding": "identity"}
         if self.content is not None:
             headers["content-type"] = self.content_type
         if self.partial is not None and (received := self.partial.size):

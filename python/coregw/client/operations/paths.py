@@ -14,9 +14,9 @@ from msgspec import UNSET, UnsetType
 from coregw import _core
 from coregw.client.exchange.answers import decode, error_from
 from coregw.client.exchange.call import Answer, Call
-from coregw.client.operations.batch import check_count
-from coregw.client.operations.lookup import value, verified
-from coregw.client.operations.steps import Steps
+from coregw.client.operations.batch import OCTETS, check_count
+from coregw.client.operations.lookup import verified
+from coregw.client.operations.steps import Steps, located
 from coregw.client.query import CidLike, PathLike, Query, encode, map_keys, resolve, segments_of
 from coregw.client.settings import ClientSettings
 from coregw.errors import ProofError, TooLarge
@@ -43,7 +43,7 @@ def prove_keys(settings: ClientSettings, root: CidLike, paths: Iterable[PathLike
     keys = [tuple(segments_of(path)) for path in paths]
     found: dict[tuple[str, ...], str | None] = {}
     for batch in _batches(list(dict.fromkeys(keys))):
-        targets = yield from _in_halves(batch, lambda part: value(settings, map_keys(root, part)))
+        targets = yield from _in_halves(batch, lambda part: _prove_together(settings, root, part))
         found.update(zip(batch, targets, strict=True))
     return [found[key] for key in keys]
 
@@ -71,6 +71,28 @@ def resolve_many(settings: ClientSettings, root: CidLike, paths: Iterable[PathLi
         for place, target in zip(batch, resolved, strict=True):
             targets[place] = target
     return targets
+
+
+def _prove_together(
+    settings: ClientSettings, root: CidLike, keys: Sequence[tuple[str, ...]]
+) -> Steps[list[str | None]]:
+    """Return what one multiproof proves: the bare proof, or a result from a gateway that sends only these."""
+    query = map_keys(root, keys)
+    call = Call(
+        "POST",
+        query.route,
+        settings.max_result_bytes,
+        query.what,
+        content=query.request,
+        preferred_type=OCTETS,
+    )
+    answer: Answer = yield call
+    if answer.media_type != OCTETS:
+        return verified(query, answer.body)
+    try:
+        return _core.verify_keys(root, keys, answer.body)
+    except ProofError as error:
+        raise located(query.what, error) from None
 
 
 def _batches(keys: Sequence[tuple[str, ...]]) -> Generator[list[tuple[str, ...]], None, None]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import IO, Final
 
 import msgspec
@@ -21,6 +22,7 @@ from coregw.client.connection import ConnectionOptions
 from coregw.client.exchange.answers import error_from
 from coregw.client.exchange.attempt import Attempt
 from coregw.client.exchange.call import Answer, Call
+from coregw.client.operations.batch import OCTETS
 from coregw.client.settings import MIB, ClientSettings
 from coregw.client.static.upstream import HttpUpstream
 from coregw.client.transport.address import Address
@@ -81,6 +83,9 @@ class StaticTransport:
             "/v1/scan": self._engine.scan,
             "/v1/cas/has": self._engine.payloads.held,
         }
+        self._octet_posts: Mapping[str, Callable[[bytes], Awaitable[bytes]]] = {
+            "/v1/map-proof": partial(self._engine.map_proof, bare=True),
+        }
 
     def retries(self) -> Retries:
         """Return the retries of one call: none, since each object that it needs was requested repeatedly."""
@@ -97,7 +102,7 @@ class StaticTransport:
         attempt = Attempt(call, self._settings)
         async with aclosing(self._parts(call)) as parts:
             part = await self._next(call, parts)
-            attempt.start(200, {})
+            attempt.start(200, {"content-type": call.preferred_type})
             while part is not None:
                 attempt.feed(part)
                 part = await self._next(call, parts)
@@ -124,8 +129,9 @@ class StaticTransport:
         """Yield the body of the answer."""
         content = call.content if isinstance(call.content, bytes) else b""
         path, query = call.path, call.params
-        if call.method == "POST" and path in self._posts:
-            yield await self._posts[path](content)
+        posts = self._octet_posts if call.preferred_type == OCTETS else self._posts
+        if call.method == "POST" and path in posts:
+            yield await posts[path](content)
         elif call.method == "POST" and path == "/v1/cas/car":
             async for part in self._payloads(_core.read_get_batch(content)):
                 yield part

@@ -57,7 +57,8 @@ _GATHERED_BYTES: Final = 256 << 10
 _BLANK: Final = frozenset((b"\r\n", b"\n"))
 
 _READ_HEADERS: Final = {
-    name.encode(): name for name in ("content-encoding", "content-length", "content-range", "retry-after")
+    name.encode(): name
+    for name in ("content-encoding", "content-length", "content-range", "content-type", "retry-after")
 }
 
 # Failures of a callback: it keeps its exception, or a signal handler raised before the callback's first instruction.
