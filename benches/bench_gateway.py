@@ -7,7 +7,8 @@ and wrk another. The figure is the CPU time per request (user and system, all th
 other processes may use the machine; the minimum over all rounds counts, per server.
 
 A batch may use all cores, so its throughput is measured as well, with both cores for the gateway: proofs per second,
-relative to single requests per second. Of a multiproof, the CPU time per key counts, with the server on one core.
+relative to single requests per second. Of a multiproof, the CPU time per key counts, with the server on one core: in
+JSON, and as the bare proof.
 """
 
 from __future__ import annotations
@@ -83,11 +84,14 @@ class Server:
         self.process.terminate()
         self.process.wait()
 
-    def load(self, into: Measured, cores: str, requests: Path, connections: int, seconds: float) -> None:
+    def load(
+        self, into: Measured, cores: str, requests: Path, connections: int, seconds: float, accept: str | None = None
+    ) -> None:
         """Send requests for some seconds, and record what wrk and the kernel measured."""
         command = ["taskset", "-c", cores, "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s"]
         before = self.cpu_seconds()
         script = [*command, "-s", str(HERE / "requests.lua"), self.url, "--", str(requests)]
+        script += [accept] if accept else []
         done = subprocess.run(script, capture_output=True, text=True, check=True)
         cpu = self.cpu_seconds() - before
         into.update(json.loads(done.stdout.strip().splitlines()[-1]), cpu)
@@ -175,7 +179,7 @@ def main() -> None:
         batches = batch_requests(top / "batches", root, uniform(rng, arcs), 20 if args.quick else 200)
         multiproofs = multiproof_requests(top / "multiproofs", root, rng, arcs, 20 if args.quick else 200)
         kinds = [("gateway", "uniform"), ("constant", "uniform"), ("raw", "uniform"), ("gateway", "zipf")]
-        more = [("gateway", "single"), ("gateway", "batch"), ("gateway", "multiproof")]
+        more = [("gateway", asked) for asked in ("single", "batch", "multiproof", "bare multiproof")]
         measured = {kind: Measured() for kind in [*kinds, *more]}
         gateway, other = running["gateway"], str(cores[1])
         for file in (batches, resolves["uniform"]):  # warm-up
@@ -186,7 +190,8 @@ def main() -> None:
             for kind, asked in kinds:
                 into = measured[kind, asked]
                 running[kind].load(into, other, resolves[asked], CONNECTIONS, seconds)
-            gateway.load(measured["gateway", "multiproof"], other, multiproofs, BATCH_CONNECTIONS, seconds)
+            for asked, accept in (("multiproof", None), ("bare multiproof", "application/octet-stream")):
+                gateway.load(measured["gateway", asked], other, multiproofs, BATCH_CONNECTIONS, seconds, accept)
             gateway.use_cores({cores[0], cores[1]})
             both = f"{cores[0]},{cores[1]}"
             into = measured["gateway", "single"]
@@ -224,6 +229,10 @@ def add_figures(args: object, measured: dict[tuple[str, str], Measured], arcs: i
     name = f"multiproof of {BATCH:,} random keys"
     figures.add("CPU time per key", per_key, "µs", series=name, better="lower", bar=1.5)
     figures.add("CPU time per key / single resolve", per_key / single.cpu / 1e6, series=name, better="lower")
+    bare = measured["gateway", "bare multiproof"]
+    name = f"multiproof of {BATCH:,} random keys, binary"
+    figures.add("CPU time per key", bare.cpu / BATCH * 1e6, "µs", series=name, better="lower", bar=1.5)
+    figures.add("CPU time / JSON", bare.cpu / multiproof.cpu, series=name, better="lower")
     picture(figures, measured, arcs)
     for (server, asked), each in measured.items():
         cells = {"CPU time": (each.cpu * 1e6, "µs"), "requests/s": (each.rate, "1/s")}
