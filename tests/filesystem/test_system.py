@@ -153,7 +153,7 @@ def test_absence_is_proven_and_nothing_else_is_an_absence(
     assert caught.value.errno == errno.EIO
 
     def lie(reply: Reply) -> Reply:
-        return reply.with_body(reply.body.replace(b'"targets":["', b'"targets":[null,"')) if reply.body else reply
+        return reply.with_body(reply.body[:-1]) if reply.path == "/v1/map-proof" else reply
 
     with lying_gateway(lie, honest) as url, pytest.raises(ProofError):
         CoregwFileSystem(url, retry_seconds=0.01).exists(f"{root}/a.txt")
