@@ -8,8 +8,8 @@ use coregw_core::{Arcs, Cid, OneThread, PageCache, RootCid, Snapshot, Suite, Win
 use coregw_fuzz::strict_json::is_strict;
 use coregw_ops::json::{self, Integers};
 use coregw_ops::{
-    CasBatch, DiffRequest, MapProofForm, Need, Operation, Progress, read_get_batch, verify_map_proof, verify_read, verify_resolve,
-    verify_scan, verify_transition,
+    CasBatch, DiffRequest, MapProofForm, Need, Operation, Progress, read_get_batch, verify_map_proof, verify_read,
+    verify_resolve, verify_scan, verify_transition,
 };
 use libfuzzer_sys::fuzz_target;
 

@@ -11,7 +11,8 @@ use coregw_fuzz::model::Answer;
 use coregw_fuzz::model::{Arcmap, Elements, Path, list, map, slow_diff, slow_range, slow_scan};
 use coregw_fuzz::{forge, store::Store};
 use coregw_ops::{
-    DiffRequest, MapProofForm, MapProofOutcome, Operation, ReadOutcome, verify_map_proof, verify_read, verify_resolve, verify_scan,
+    DiffRequest, MapProofForm, MapProofOutcome, Operation, ReadOutcome, verify_map_proof, verify_read, verify_resolve,
+    verify_scan,
 };
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
@@ -120,7 +121,9 @@ fn check_map(input: &mut Input<'_>, world: &mut World, root: &RootCid, arcs: &Ar
     let (path, cid, cache) = (input.near(&known), root.cid().text(), Arc::clone(&world.store.cache));
     let expected = arcs.get(&path).copied();
     let request = json!({"profile": "core.map-proof/v0alpha1", "root": cid, "key": path}).to_string();
-    let result = world.store.serve(Operation::map_proof(Arc::clone(&cache), request.as_bytes(), MapProofForm::Result).expect("a request"));
+    let result = world
+        .store
+        .serve(Operation::map_proof(Arc::clone(&cache), request.as_bytes(), MapProofForm::Result).expect("a request"));
     let proven = verify_map_proof(request.as_bytes(), result.expect("an answer").as_bytes());
     assert_eq!(proven, Ok(MapProofOutcome::Key(expected)));
 
@@ -130,7 +133,9 @@ fn check_map(input: &mut Input<'_>, world: &mut World, root: &RootCid, arcs: &Ar
     keys.reverse();
     let targets = keys.iter().map(|path| arcs.get(path).copied()).collect();
     let request = json!({"profile": "core.map-proof/v0alpha1", "root": cid, "keys": keys}).to_string();
-    let result = world.store.serve(Operation::map_proof(Arc::clone(&cache), request.as_bytes(), MapProofForm::Result).expect("a request"));
+    let result = world
+        .store
+        .serve(Operation::map_proof(Arc::clone(&cache), request.as_bytes(), MapProofForm::Result).expect("a request"));
     let proven = verify_map_proof(request.as_bytes(), result.expect("an answer").as_bytes());
     assert_eq!(proven, Ok(MapProofOutcome::Keys(targets)));
 
