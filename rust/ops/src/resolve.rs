@@ -146,8 +146,8 @@ impl Place {
     }
 }
 
-/// Searches depth first. Every (root, position) is tried once, the first one because positions only grow, so the work is bounded by their number. Only the longest
-/// arc from each, and those that exist, are looked up.
+/// Searches depth first. Every (root, position) is tried once, so the work is bounded by their number; the first one needs
+/// no note, since positions only grow. Only the longest arc from each, and those that exist, are looked up.
 pub(crate) async fn resolve(
     trees: Trees,
     request: Resolve,

@@ -207,6 +207,13 @@ impl<P: Deref<Target = Page>, F: Finder<P>> UnionNodes<P, F> {
         writer::write_stub(&mut self.bytes, Kind::Map, &self.pages.list[id.page as usize].arena.node(id.node).sum);
     }
 
+    /// Leaves a place in the proof for a branch, until these pages are there.
+    #[cold]
+    fn put_off(&mut self, branch: &Branch<OnPage>, missing: BTreeSet<Digest>) {
+        self.missing.extend(missing);
+        self.keep(Piece::Branch(branch.clone()));
+    }
+
     /// Appends a piece to the proof.
     #[cold]
     fn keep(&mut self, piece: Piece) {
@@ -377,13 +384,12 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Preorder for UnionNodes<P, F> {
             return Err(Interrupt::Budget);
         }
         if self.missing.len() >= MAX_MISSING_PAGES {
-            self.keep(Piece::Branch(branch.clone()));
+            self.put_off(branch, BTreeSet::new());
             return Ok(None);
         }
         match self.show(branch.id, branch.floor) {
             Err(Interrupt::Pages(pages)) => {
-                self.missing.extend(pages);
-                self.keep(Piece::Branch(branch.clone()));
+                self.put_off(branch, pages);
                 Ok(None)
             }
             shown => {
@@ -425,8 +431,11 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Preorder for UnionNodes<P, F> {
         branch: &mut Branch<OnPage>,
         forks: &mut Vec<Fork<OnPage>>,
     ) -> Attempt<Option<bool>> {
+        if self.missing.len() >= MAX_MISSING_PAGES {
+            return Ok(None);
+        }
         let mut descent = Alone { nodes: self, id: branch.id, floor: branch.floor };
-        match descend(&mut descent, branch.id, branch.floor, &mut ToKey(key)) {
+        let interrupt = match descend(&mut descent, branch.id, branch.floor, &mut ToKey(key)) {
             Ok(Landing { end, .. }) => {
                 let last = self.last;
                 if let State::Inner { left, right, .. } =
@@ -438,18 +447,22 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Preorder for UnionNodes<P, F> {
                 while let Some((_, id)) = self.right.pop() {
                     self.skip(id);
                 }
-                Ok(Some(end == End::Found))
+                return Ok(Some(end == End::Found));
             }
-            Err(Interrupt::Failed(failure)) => Err(failure.into()),
-            Err(_) => {
-                let Range { end, .. } = branch.keys;
-                (branch.id, branch.floor) = (descent.id, descent.floor);
-                forks.extend(self.right.drain(..).map(|(bit, id)| {
-                    let right = Branch { id, floor: bit + 1, keys: end..end };
-                    Fork { bit, right: Some(right) }
-                }));
-                Ok(None)
+            Err(interrupt) => interrupt,
+        };
+        (branch.id, branch.floor) = (descent.id, descent.floor);
+        let Range { end, .. } = branch.keys;
+        forks.extend(self.right.drain(..).map(|(bit, id)| {
+            let right = Branch { id, floor: bit + 1, keys: end..end };
+            Fork { bit, right: Some(right) }
+        }));
+        match interrupt {
+            Interrupt::Pages(pages) => {
+                self.put_off(branch, pages);
+                Ok(Some(false))
             }
+            other => Err(other),
         }
     }
 

@@ -116,10 +116,11 @@ pub(crate) trait Preorder {
     #[inline(always)]
     fn approach(&mut self, _keys: &Keys, _branch: &Branch<Self::Id>) {}
 
-    /// Visits the nodes of a branch with one key as far as it can without stopping, and passes those beside them.
+    /// Visits all nodes of a branch with one key, and passes those beside them. Returns whether the key has a leaf, which
+    /// was visited then; None if the branch has to be visited node by node.
     ///
-    /// Returns whether the key has a leaf; or None if it stopped before the end, and `branch` is what is left of it. The
-    /// nodes to pass after it are in `forks` then.
+    /// After an interrupt, `branch` is what is left of it, and what is to be passed after it is in `forks`. So it is if
+    /// the rest of it is put off, which is no leaf.
     #[inline(always)]
     fn follow(
         &mut self,
