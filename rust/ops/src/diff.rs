@@ -101,7 +101,8 @@ impl Operation {
 }
 
 async fn diff(trees: Trees, request: DiffRequest) -> Result<Vec<u8>> {
-    // Differences may be anywhere between the start and the end, so only a start that leads past other pages is a key to look for.
+    // Differences may be anywhere between the start and the end, so only a start that leads past other pages is a key to
+    // look for.
     let start = request.window.start();
     let keys = || if start.is_empty() { Vec::new() } else { vec![start.to_vec()] };
     trees.check_held_before(&request.roots, keys).await?;

@@ -4,7 +4,7 @@
 
 use coregw_core::codec::Codec;
 use coregw_core::payload::{self, Function};
-use coregw_core::{Cid, Key, PathKeys, Suite, Window, varint};
+use coregw_core::{Cid, Key, PathKeys, Window, varint};
 use coregw_fuzz::reference::identifier::{escape, is_cid, read_number};
 use coregw_ops::folder::Attributes;
 use libfuzzer_sys::fuzz_target;

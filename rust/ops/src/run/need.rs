@@ -60,7 +60,8 @@ impl WantedPage {
     /// Parses the stored bytes and checks their digest; `None` means that the store does not have the page. O(bytes).
     ///
     /// # Errors
-    /// [`Error::Damaged`](coregw_core::Error::Damaged), naming the page, if it is missing or its bytes do not have its digest.
+    /// [`Error::Damaged`](coregw_core::Error::Damaged), naming the page, if it is missing or its bytes do not have its
+    /// digest.
     pub fn parse(&self, bytes: Option<&[u8]>) -> Result<Arc<Page>> {
         Page::of_store(&self.root, &self.digest, bytes)
     }
