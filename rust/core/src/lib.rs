@@ -38,6 +38,11 @@ pub mod spare;
 mod tree;
 mod workers;
 
+/// The example of the README, so that it is compiled and run, too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use error::{ConflictCode, Error, InputCode, Missing, Result};
 pub use id::cid::{Cid, Kind, RootCid};
 pub use id::suite::{Digest, Suite};

@@ -28,6 +28,11 @@ use constants::INITIAL;
 pub use method::Method;
 pub use prefetch::{prefetch, prefetch_bytes, prefetch_bytes_at};
 
+/// The example of the README, so that it is compiled and run, too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// The number of messages that are hashed at a time. Groups of so many messages of the same length are the fastest.
 pub const LANES: usize = 16;
 

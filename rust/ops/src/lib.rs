@@ -43,6 +43,11 @@ mod scan;
 mod transition;
 mod trees;
 
+/// The example of the README, so that it is compiled and run, too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use batch::{BatchError, CasBatch, read_cids, read_get_batch};
 pub use create_root::SortedArcs;
 pub use diff::DiffRequest;

@@ -116,11 +116,11 @@ pub(crate) trait Preorder {
     #[inline(always)]
     fn approach(&mut self, _keys: &Keys, _branch: &Branch<Self::Id>) {}
 
-    /// Visits all nodes of a branch with one key, and passes those beside them. Returns whether the key has a leaf, which
-    /// was visited then; None if the branch has to be visited node by node.
+    /// Visits all nodes of a branch with one key, and passes their siblings. Returns whether the key has a leaf, which was
+    /// visited then; None if the branch has to be visited node by node.
     ///
-    /// After an interrupt, `branch` is what is left of it, and what is to be passed after it is in `forks`. So it is if
-    /// the rest of it is put off, which is no leaf.
+    /// After an interrupt, `branch` is the rest of the branch, and `forks` also has the siblings to pass after it. That
+    /// is so, too, where the rest is put off, which returns false.
     #[inline(always)]
     fn follow(
         &mut self,

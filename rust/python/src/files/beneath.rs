@@ -22,8 +22,8 @@ impl Beneath {
         Ok(Self(fs::open(top, FOLDER, Mode::empty())?))
     }
 
-    /// Opens a file or folder for reading; `below` is relative, and none of its names is `..`. ELOOP or ENOTDIR if a link is on
-    /// the way.
+    /// Opens a file or folder for reading; `below` is relative, and none of its names is `..`. ELOOP or ENOTDIR if a
+    /// link is on the path.
     pub fn open(&self, below: &Path) -> io::Result<File> {
         self.open_as(below, FILE).map(File::from)
     }
