@@ -126,3 +126,13 @@ def test_logged_rows_of_a_family_that_cannot_be_told_are_named_as_damage(is_know
         [] if is_known else [(0, log.stat().st_size, None, True)]
     )
     assert all("no file names" in each.what for each in found)
+
+
+def test_logged_rows_of_a_family_that_only_another_version_knows_are_no_damage(tmp_path: Path) -> None:
+    database = Rdict(str(tmp_path / "open"), Options(raw_mode=True))
+    unknown = database.create_column_family("of another version", Options(raw_mode=True))
+    unknown[b"n0"] = b"row"
+    shutil.copytree(tmp_path / "open", path := tmp_path / "killed")
+    database.close()
+    with RawDatabase(path) as raw:
+        assert [each for each in raw.damages() if "column family" in each.what] == []

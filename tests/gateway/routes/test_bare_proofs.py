@@ -59,6 +59,10 @@ def test_a_bare_proof_is_that_of_the_result(ask: Ask, tree: dict[str, str], memb
         (f"{OCTETS};q=0, {JSON};q=0", JSON),
         (f"{OCTETS};Q=0.7,{JSON};q=0.6", OCTETS),
         (f"{OCTETS};q=nonsense", OCTETS),
+        (f"{JSON}, {OCTETS};q=1.5", JSON),  # a malformed weight counts as 1
+        (f"{JSON};q=0.5, {OCTETS};q=0.1234", OCTETS),
+        (f"{JSON};q=0.5, {OCTETS};q = 0.1", OCTETS),
+        (f"{JSON};q=0.999, {OCTETS};q=1.000", OCTETS),
         (f";;,=,{OCTETS}/x,q=1", JSON),
         ("x/" + OCTETS, JSON),
     ],

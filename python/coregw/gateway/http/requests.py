@@ -26,7 +26,7 @@ __all__ = [
 
 _JSON: Final = "application/json"
 _INTEGER: Final = re.compile("0|[1-9][0-9]{0,15}")
-_WEIGHT: Final = re.compile(r"q\s*=\s*([01](?:\.[0-9]*)?)", re.ASCII)
+_WEIGHT: Final = re.compile(r"q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)")  # RFC 9110, section 12.4.2
 _BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 
 

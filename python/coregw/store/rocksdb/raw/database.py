@@ -224,7 +224,7 @@ class RawDatabase:
             self._logged[family] += logged[number]
         for entries in self._logged.values():
             entries.sort(key=_order)
-        for number in sorted(sources.keys() - families.keys()):
+        for number in sorted(sources.keys() - families.keys() - by_id.keys()):
             what = f"rows of column family {number}: no file names it, and their form does not tell which it is"
             self._damages += [Damage(name, 0, size, None, what) for name, size in sources[number].items()]
 
