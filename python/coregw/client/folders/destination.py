@@ -113,13 +113,14 @@ def survey_existing(top: Path, entered: Collection[tuple[str, ...]] | None) -> E
 @contextmanager
 def open_below(top: Path, segments: Sequence[str]) -> Iterator[int]:
     """Open a folder below `top`, name by name, without following symbolic links. Yields its descriptor."""
-    with ExitStack() as stack:
-        descriptor = os.open(top, _OPEN_FOLDER & ~os.O_NOFOLLOW)
-        stack.callback(os.close, descriptor)
+    descriptor = os.open(top, _OPEN_FOLDER & ~os.O_NOFOLLOW)
+    try:
         for segment in segments:
-            descriptor = os.open(segment, _OPEN_FOLDER, dir_fd=descriptor)
-            stack.callback(os.close, descriptor)
+            above, descriptor = descriptor, os.open(segment, _OPEN_FOLDER, dir_fd=descriptor)
+            os.close(above)  # one at a time: a tree may be deeper than a process may have files open
         yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def read_link(top: Path, path: tuple[str, ...]) -> bytes:
