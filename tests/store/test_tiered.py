@@ -49,6 +49,7 @@ class Upstream:
         self.said_size: int | None = None
 
     async def get(self, path: str, max_bytes: int) -> bytes | None:
+        self.requests += 1
         self.asked.append(path)
         await self.gate.wait()
         if self.is_away:
@@ -385,6 +386,21 @@ async def test_an_upstream_that_is_away_is_logged_once_and_so_is_its_return(
     begun, ended = caplog.messages
     assert begun == "the upstream http://upstream does not answer: the upstream is away"
     assert ended.startswith("the upstream http://upstream answers again after ")
+
+
+async def test_an_upstream_that_is_not_asked_has_not_returned(
+    tiered: TieredStore, upstream: Upstream, caplog: pytest.LogCaptureFixture
+) -> None:
+    root, _ = await put_map(upstream.store, 8)
+    await tiered.get(Table.ROOTS, [root])  # the answer has its page as well
+    upstream.is_away = True
+    with pytest.raises(Unavailable):
+        await tiered.get(Table.PAGES, [bytes(32)])
+    assert await tiered.get(Table.PAGES, [root[-32:]]) != [None]
+    assert len(caplog.messages) == 1
+    upstream.is_away = False
+    await tiered.get(Table.PAGES, [bytes(32)])
+    assert len(caplog.messages) == 2
 
 
 async def test_an_edge_takes_no_writes(tiered: TieredStore) -> None:

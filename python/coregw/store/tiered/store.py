@@ -173,12 +173,15 @@ class TieredStore(ReadingStore):
     @contextmanager
     def _asking(self) -> Iterator[None]:
         """The context of a request to the upstream, to log when it is away."""
+        upstream = self._origin.upstream
+        requests = upstream.requests
         try:
             yield
         except Unavailable as error:
             self._away.occurs(error.message)
             raise
-        self._away.ends()
+        if upstream.requests > requests:  # a page may have come with its root, before the upstream was away
+            self._away.ends()
 
     # --- payloads -----------------------------------------------------------------------------------------------------
 
