@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -180,3 +181,18 @@ def test_no_extended_attributes_are_read_through_a_link_that_took_the_place_of_a
     records = hash_survey(found, xattrs=True).records("all", True)
     known = {path: _core.decode_attributes(target, data).xattrs for path, target, data in records}
     assert known["folder/deeper"] == {"user.note": b"own"}
+
+
+def test_extended_attributes_that_no_descriptor_is_left_for_are_reported(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    os.setxattr(tmp_path / "file", "user.note", b"kept")
+    found = survey(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        hashed = hash_survey(found, known={0: (coregw.payload_cid(b""), 0)}, xattrs=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    ((path, why),) = hashed.skipped
+    assert path == tmp_path / "file"
+    assert why.startswith("its extended attributes can't be read: Too many open files")

@@ -145,6 +145,47 @@ proptest! {
     }
 
     #[test]
+    fn interrupts_change_neither_what_several_keys_cost_nor_their_proof(
+        paths in paths(),
+        others in paths(),
+        every in 1usize..40,
+        budgets in prop::collection::vec(1u64..40, 1..6),
+    ) {
+        let tree = map(&paths);
+        let stored = stored(&tree);
+        let longer = paths.iter().map(|path| format!("{path}/a"));
+        let asked: BTreeSet<_> = paths.iter().cloned().chain(others).chain(longer).step_by(every).collect();
+        prop_assume!(!asked.is_empty());
+        let keys = asked.iter().map(|path| Key::from_text(path).expect("a path")).collect();
+        let ask = Ask::Keys(Keys::new(keys).expect("distinct keys"));
+        let mut whole = Query::on_tree(&tree.root(), Arc::new(Shelf(stored.clone())), ask.clone());
+        let mut left = u64::MAX;
+        let answer = whole.run(&mut left).expect("an answer");
+        let (cost, proof) = (u64::MAX - left, whole.proof());
+        // Budgets in turn, and one of so many pages.
+        for step in 1..4 {
+            let stored = read_again(&stored);
+            let available = stored.iter().step_by(step).map(|(digest, page)| (*digest, Arc::clone(page))).collect();
+            let mut query = Query::open(&tree.root(), Arc::new(Shelf(available)), ask.clone());
+            let (mut spent, mut given) = (0, budgets.iter().cycle());
+            let end = loop {
+                let budget = *given.next().expect("a budget");
+                let mut left = budget;
+                let outcome = query.run(&mut left);
+                spent += budget - left;
+                match outcome {
+                    Err(Interrupt::Pages(missing)) => {
+                        query.supply(missing.iter().map(|digest| Arc::clone(&stored[digest])));
+                    }
+                    Err(Interrupt::Budget) => prop_assert_eq!(left, 0),
+                    end => break end,
+                }
+            };
+            prop_assert_eq!((end, query.proof(), spent), (Ok(answer.clone()), proof.clone(), cost));
+        }
+    }
+
+    #[test]
     fn indices_are_found_on_pages_as_on_a_tree(sizes in prop::collection::vec(1u64..1 << 40, 0..700)) {
         let elements: Vec<_> = sizes.iter().enumerate().map(|(i, &size)| (target(i), size)).collect();
         let tree = Snapshot::list(Suite::Blake3, &elements).expect("a list");

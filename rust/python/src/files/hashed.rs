@@ -209,15 +209,26 @@ impl Hashed {
 /// Names and values, or why there is no record of them. Attributes that vanish meanwhile are left out.
 pub(super) type Xattrs = std::result::Result<BTreeMap<String, Vec<u8>>, String>;
 
-/// The extended attributes of an entry; none if it can't be opened. O(depth).
+/// The extended attributes of an entry; none if it has gone, or may not be read. O(depth).
 pub(super) fn read_xattrs(state: &State, index: usize) -> Xattrs {
     if state.entries.kind(index) == EntryKind::Link {
         // No call reads those of a link by a descriptor. Linux lets users set none there.
         let link = state.location(index);
         return collect_xattrs(xattr::list(&link), |name| xattr::get(&link, name));
     }
-    let Ok(file) = state.open(index) else { return Ok(BTreeMap::new()) };
-    collect_xattrs(file.list_xattr(), |name| file.get_xattr(name))
+    match state.open(index) {
+        Ok(file) => collect_xattrs(file.list_xattr(), |name| file.get_xattr(name)),
+        // As when too many files are open.
+        Err(error) if !is_absent(&error) => Err(format!("its extended attributes can't be read: {error}")),
+        Err(_) => Ok(BTreeMap::new()),
+    }
+}
+
+/// Whether nothing is there that may be read: another entry, such as a link, may have its place.
+fn is_absent(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    let is_link = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
+    is_link || matches!(error.kind(), NotFound | PermissionDenied | NotADirectory)
 }
 
 fn collect_xattrs(
