@@ -14,6 +14,7 @@ use crate::key::Key;
 use crate::page::cache::PageSource;
 use crate::page::format::Page;
 use crate::page::links::Links;
+use crate::page::partial::MAX_MISSING_PAGES;
 use crate::proof::query::{Answer, Ask, Query};
 use crate::proof::verify;
 use crate::query::arcs::Arcs;
@@ -232,6 +233,9 @@ fn check_keys(tree: &Snapshot, stored: &Stored, paths: &BTreeSet<String>) {
         let shelf: Arc<dyn PageSource> = Arc::new(Shelf(available.collect()));
         let (stops, end) = course(Query::open(&tree.root(), Arc::clone(&shelf), ask.clone()), &stored, budget);
         assert_eq!(end.expect("all pages are there").as_ref(), Ok(&(answer.clone(), proof.clone())));
+        let asks_for_few =
+            |stop: &Interrupt| !matches!(stop, Interrupt::Pages(pages) if pages.len() > MAX_MISSING_PAGES);
+        assert!(stops.iter().all(|(stop, _)| asks_for_few(stop)), "at most {MAX_MISSING_PAGES} pages at once");
         let nodes: u64 = stops.iter().map(|(_, left)| budget - left).sum();
         assert!(budget > 3 || nodes <= stops.len() as u64 * budget);
         let (_, end) = course(Query::on_tree(&tree.root(), shelf, ask.clone()), &stored, u64::MAX);
@@ -247,6 +251,30 @@ fn several_keys_over_many_pages_are_found_on_pages_as_on_a_tree() {
     // More pages than one interrupt asks for; keys of which one in fifty is absent.
     check_keys(&tree, &stored, &(0..20_400).step_by(19).map(hex).collect());
     check_keys(&tree, &stored, &(19_000..20_400).step_by(700).map(hex).collect());
+    // Mostly one key of each page, also where as many pages are missing as one interrupt asks for.
+    check_keys(&tree, &stored, &(0..20_400).step_by(75).map(hex).collect());
+}
+
+/// The first bit in which two keys differ.
+fn first_difference(key: &Key, other: &Key) -> Option<u32> {
+    let mut bytes = key.as_bytes().iter().zip(other.as_bytes()).enumerate();
+    bytes.find_map(|(i, (a, b))| (a != b).then(|| 8 * i as u32 + (a ^ b).leading_zeros()))
+}
+
+#[test]
+fn a_map_branches_where_its_keys_first_differ_from_the_one_that_was_looked_for() {
+    let paths = ["a", "ab", "ab/c", "b", "b/c/d", "b/c/e", "q", "qq", "x/y"].map(str::to_owned).into();
+    let (tree, key) = (map(&paths), |path: &str| Key::from_text(path).expect("a path"));
+    let source: Arc<dyn PageSource> = Arc::new(Shelf(stored(&tree)));
+    for path in paths.iter().map(String::as_str).chain(["aa", "ab/d", "b/c", "c", "x", "x/y/z"]) {
+        let mut query = Query::open(&tree.root(), Arc::clone(&source), Ask::Key(key(path)));
+        let answer = query.run(&mut u64::MAX.clone()).expect("an answer");
+        assert!(matches!(answer, Answer::Key(found) if found.is_some() == paths.contains(path)));
+        let bits: BTreeSet<_> = paths.iter().filter_map(|other| first_difference(&key(path), &key(other))).collect();
+        for bit in 0..8 * key(path).as_bytes().len() as u32 {
+            assert_eq!(query.branches_at(bit), bits.contains(&bit), "{path} at bit {bit}");
+        }
+    }
 }
 
 #[test]
@@ -277,6 +305,7 @@ fn a_query_of_several_keys_holds_few_of_the_pages_that_it_has_visited() {
     let (found, proof) = tree.keys(Keys::new(keys.clone()).expect("distinct keys")).expect("a map");
     let proof = proof();
     for is_available in [true, false] {
+        let stored = read_again(&stored);
         let ask = Ask::Keys(Keys::new(keys.clone()).expect("distinct keys"));
         let shelf = if is_available { stored.clone() } else { Stored::new() };
         let mut query = Query::open(&tree.root(), Arc::new(Shelf(shelf)), ask);
