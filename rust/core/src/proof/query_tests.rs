@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 
+use crate::bits::first_difference;
 use crate::error::Result;
 use crate::id::cid::{Cid, Kind, RootCid};
 use crate::id::suite::{Digest, Suite};
@@ -255,12 +256,6 @@ fn several_keys_over_many_pages_are_found_on_pages_as_on_a_tree() {
     check_keys(&tree, &stored, &(0..20_400).step_by(75).map(hex).collect());
 }
 
-/// The first bit in which two keys differ.
-fn first_difference(key: &Key, other: &Key) -> Option<u32> {
-    let mut bytes = key.as_bytes().iter().zip(other.as_bytes()).enumerate();
-    bytes.find_map(|(i, (a, b))| (a != b).then(|| 8 * i as u32 + (a ^ b).leading_zeros()))
-}
-
 #[test]
 fn a_map_branches_where_its_keys_first_differ_from_the_one_that_was_looked_for() {
     let paths = ["a", "ab", "ab/c", "b", "b/c/d", "b/c/e", "q", "qq", "x/y"].map(str::to_owned).into();
@@ -270,7 +265,8 @@ fn a_map_branches_where_its_keys_first_differ_from_the_one_that_was_looked_for()
         let mut query = Query::open(&tree.root(), Arc::clone(&source), Ask::Key(key(path)));
         let answer = query.run(&mut u64::MAX.clone()).expect("an answer");
         assert!(matches!(answer, Answer::Key(found) if found.is_some() == paths.contains(path)));
-        let bits: BTreeSet<_> = paths.iter().filter_map(|other| first_difference(&key(path), &key(other))).collect();
+        let bits: BTreeSet<_> =
+            paths.iter().filter_map(|other| first_difference(key(path).as_bytes(), key(other).as_bytes())).collect();
         for bit in 0..8 * key(path).as_bytes().len() as u32 {
             assert_eq!(query.branches_at(bit), bits.contains(&bit), "{path} at bit {bit}");
         }

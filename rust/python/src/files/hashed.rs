@@ -227,7 +227,7 @@ pub(super) fn read_xattrs(state: &State, index: usize) -> Xattrs {
 /// Whether nothing is there that may be read: another entry, such as a link, may have its place.
 fn is_absent(error: &io::Error) -> bool {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
-    let is_link = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
+    let is_link = error.raw_os_error() == Some(libc::ELOOP);
     is_link || matches!(error.kind(), NotFound | PermissionDenied | NotADirectory)
 }
 

@@ -2,12 +2,12 @@
 //!
 //! A proof is the nodes in preorder, and so is the order of visits: the proof is written while nodes are visited.
 
+mod pages;
+
 use std::collections::BTreeSet;
 use std::ops::{Deref, Range};
 
-use coregw_lanes::prefetch;
-
-use crate::bits::{self, Side};
+use crate::bits::Side;
 use crate::id::cid::{Cid, Kind};
 use crate::id::suite::{Digest, Suite};
 use crate::interrupt::{Attempt, Failure, Interrupt};
@@ -16,9 +16,10 @@ use crate::page::partial::MAX_MISSING_PAGES;
 use crate::page::path::{Finder, OnPage};
 use crate::query::keys::{Branch, Descents, Fork, Keys, MAX_APPROACHED, Preorder};
 use crate::spare;
-use crate::tree::arena::{Node, State};
+use crate::tree::arena::State;
 use crate::tree::descent::{End, Landing, Nodes, Shape, Step, ToKey, Visited, descend};
 use crate::tree::writer;
+use pages::{Pages, Scout};
 
 /// The length of a multiproof for each key that it is expected to have, in bytes: a leaf, and some stubs. Longer proofs
 /// of few keys are moved once while they grow.
@@ -29,25 +30,6 @@ enum Piece {
     Bytes(Vec<u8>),
     /// Not visited yet, since a page is missing or the budget is spent.
     Branch(Branch<OnPage>),
-}
-
-/// A node on the way to a key, ahead of the visits.
-#[derive(Debug, Clone, Copy)]
-struct Scout {
-    id: OnPage,
-    floor: u32,
-    /// Whether the page that its node, a stub, stands for was prefetched.
-    is_near: bool,
-}
-
-/// The pages of a union, numbered as they were found.
-struct Pages<P, F> {
-    suite: Suite,
-    top: Digest,
-    finder: F,
-    list: Vec<P>,
-    /// Stubs and the numbers of their pages, found on the approach and not visited yet. None: the page is missing.
-    found: Vec<(OnPage, Option<u32>)>,
 }
 
 /// The nodes that were visited, and the proof that they give.
@@ -201,12 +183,6 @@ impl<P: Deref<Target = Page>, F: Finder<P>> UnionNodes<P, F> {
         })
     }
 
-    /// Writes the stub of a node.
-    #[inline(always)]
-    fn skip(&mut self, id: OnPage) {
-        writer::write_stub(&mut self.bytes, Kind::Map, &self.pages.list[id.page as usize].arena.node(id.node).sum);
-    }
-
     /// Leaves a place in the proof for a branch, until these pages are there.
     #[cold]
     fn put_off(&mut self, branch: &Branch<OnPage>, missing: BTreeSet<Digest>) {
@@ -243,112 +219,14 @@ impl<P: Deref<Target = Page>, F: Finder<P>> UnionNodes<P, F> {
     }
 }
 
-impl<P: Deref<Target = Page>, F: Finder<P>> Pages<P, F> {
-    /// Finds the node itself: if it is a stub of its page, or the top, the first node of the page that this stands for.
-    #[inline(always)]
-    fn resolve(&mut self, id: OnPage) -> Attempt<OnPage> {
-        let is_on_page = self.list.get(id.page as usize).is_some_and(|page| !is_stub(&page.arena.node(id.node).state));
-        if is_on_page {
-            return Ok(id);
-        }
-        let page = match self.found.iter().position(|(stub, _)| *stub == id) {
-            Some(at) => match self.found.swap_remove(at).1 {
-                Some(page) => page,
-                None => return Err(Interrupt::Pages(BTreeSet::from([*link(&self.list, &self.top, id).1]))),
-            },
-            None => self.find(id)?,
-        };
-        Ok(OnPage { page, node: Page::TOP })
-    }
-
-    /// Takes a step from a node towards `key`: prefetches what the visits of the node and of its child will read, and
-    /// returns the child.
-    #[inline(always)]
-    fn go_ahead(&mut self, scout: Scout, key: &[u8]) -> Option<Scout> {
-        let Scout { id, floor, .. } = scout;
-        let Some(page) = self.list.get(id.page as usize) else {
-            return self.find_ahead(scout);
-        };
-        let arena = &page.arena;
-        match arena.node(id.node).state {
-            State::Inner { bit, label, left, right, .. } => {
-                let [next, sibling] = if bits::bit(key, bit) { [right, left] } else { [left, right] };
-                prefetch(&arena.node(next).state);
-                prefetch(&arena.node(sibling).sum);
-                if floor < bit {
-                    arena.prefetch_bytes(label);
-                }
-                Some(Scout { id: OnPage { node: next, ..id }, floor: bit + 1, is_near: false })
-            }
-            State::Stub { ordinal, .. } if !scout.is_near => {
-                page.prefetch_below(ordinal);
-                Some(Scout { is_near: true, ..scout })
-            }
-            State::Stub { .. } => self.find_ahead(scout),
-            State::Leaf { tail, target, .. } => {
-                arena.prefetch_bytes(tail.offset);
-                arena.prefetch_bytes(target);
-                None
-            }
-            _ => None,
-        }
-    }
-
-    /// Finds the page that a stub stands for, and keeps it for the visit.
-    fn find_ahead(&mut self, scout: Scout) -> Option<Scout> {
-        let page = match self.found.iter().find(|(id, _)| *id == scout.id) {
-            Some((_, page)) => *page,
-            None => {
-                let page = match self.find(scout.id) {
-                    Ok(page) => Some(page),
-                    Err(Interrupt::Pages(_)) => None,
-                    Err(_) => return None, // the visit finds the same
-                };
-                self.found.push((scout.id, page));
-                page
-            }
-        };
-        let page = page?;
-        prefetch(&self.list[page as usize].arena.node(Page::TOP).state);
-        Some(Scout { id: OnPage { page, node: Page::TOP }, is_near: false, ..scout })
-    }
-
-    /// Finds the page that a stub, or the top, stands for, and numbers it.
-    fn find(&mut self, id: OnPage) -> Attempt<u32> {
-        let (link, digest) = link(&self.list, &self.top, id);
-        let page = self.finder.find(link, digest)?;
-        page.check_is_of(Kind::Map, self.suite).map_err(Failure::Damaged)?;
-        self.finder.leave(&page);
-        self.list.push(page);
-        Ok(self.list.len() as u32 - 1)
-    }
-}
-
-/// The page of a stub and its ordinal, None for the top, and the digest of the page that it stands for.
-fn link<'p, P: Deref<Target = Page>>(
-    pages: &'p [P],
-    top: &'p Digest,
-    id: OnPage,
-) -> (Option<(&'p P, u32)>, &'p Digest) {
-    match pages.get(id.page as usize).map(|page| (page, page.arena.node(id.node))) {
-        Some((page, Node { state: State::Stub { ordinal, .. }, sum, .. })) => (Some((page, *ordinal)), &sum.digest),
-        _ => (None, top),
-    }
-}
-
 /// The levels of nodes that are loaded ahead: enough for most maps.
 const MAX_LEVELS_AHEAD: usize = 40;
-
-fn is_stub(state: &State) -> bool {
-    matches!(state, State::Stub { .. })
-}
 
 /// The descent to a single key, which writes the proof on the way.
 struct Alone<'u, P, F> {
     nodes: &'u mut UnionNodes<P, F>,
-    /// The node that comes next, or was visited last.
-    id: OnPage,
-    floor: u32,
+    /// What is left of the branch: its node comes next, or was visited last.
+    branch: &'u mut Branch<OnPage>,
 }
 
 impl<P: Deref<Target = Page>, F: Finder<P>> Nodes for Alone<'_, P, F> {
@@ -357,7 +235,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Nodes for Alone<'_, P, F> {
 
     #[inline(always)]
     fn visit(&mut self, id: OnPage, floor: u32) -> Attempt<Visited<'_, OnPage, ()>> {
-        (self.id, self.floor) = (id, floor);
+        (self.branch.id, self.branch.floor) = (id, floor);
         if self.nodes.budget == 0 {
             return Err(Interrupt::Budget);
         }
@@ -369,7 +247,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Nodes for Alone<'_, P, F> {
     fn step(&mut self, Step { bit, side, sibling, .. }: Step<OnPage>) -> Attempt<()> {
         match side {
             Side::Left => self.nodes.right.push((bit, sibling)),
-            Side::Right => self.nodes.skip(sibling),
+            Side::Right => self.nodes.pass(sibling)?,
         }
         Ok(())
     }
@@ -434,24 +312,23 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Preorder for UnionNodes<P, F> {
         if self.missing.len() >= MAX_MISSING_PAGES {
             return Ok(None);
         }
-        let mut descent = Alone { nodes: self, id: branch.id, floor: branch.floor };
-        let interrupt = match descend(&mut descent, branch.id, branch.floor, &mut ToKey(key)) {
+        let (id, floor) = (branch.id, branch.floor);
+        let interrupt = match descend(&mut Alone { nodes: self, branch }, id, floor, &mut ToKey(key)) {
             Ok(Landing { end, .. }) => {
                 let last = self.last;
                 if let State::Inner { left, right, .. } =
                     self.pages.list[last.page as usize].arena.node(last.node).state
                 {
-                    self.skip(OnPage { node: left, ..last });
-                    self.skip(OnPage { node: right, ..last });
+                    self.pass(OnPage { node: left, ..last })?;
+                    self.pass(OnPage { node: right, ..last })?;
                 }
                 while let Some((_, id)) = self.right.pop() {
-                    self.skip(id);
+                    self.pass(id)?;
                 }
                 return Ok(Some(end == End::Found));
             }
             Err(interrupt) => interrupt,
         };
-        (branch.id, branch.floor) = (descent.id, descent.floor);
         let Range { end, .. } = branch.keys;
         forks.extend(self.right.drain(..).map(|(bit, id)| {
             let right = Branch { id, floor: bit + 1, keys: end..end };
@@ -472,7 +349,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Preorder for UnionNodes<P, F> {
 
     #[inline(always)]
     fn pass(&mut self, id: OnPage) -> Attempt<()> {
-        self.skip(id);
+        writer::write_stub(&mut self.bytes, Kind::Map, &self.pages.list[id.page as usize].arena.node(id.node).sum);
         Ok(())
     }
 

@@ -1,0 +1,130 @@
+//! The pages of a union of descents, and the steps that scouts take on them ahead of the visits.
+
+use std::collections::BTreeSet;
+use std::ops::Deref;
+
+use coregw_lanes::prefetch;
+
+use crate::bits;
+use crate::id::cid::Kind;
+use crate::id::suite::{Digest, Suite};
+use crate::interrupt::{Attempt, Failure, Interrupt};
+use crate::page::format::Page;
+use crate::page::path::{Finder, OnPage};
+use crate::tree::arena::{Node, State};
+
+/// A node on the way to a key, ahead of the visits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scout {
+    pub(super) id: OnPage,
+    pub(super) floor: u32,
+    /// Whether the page that its node, a stub, stands for was prefetched.
+    pub(super) is_near: bool,
+}
+
+/// The pages of a union, numbered as they were found.
+pub(super) struct Pages<P, F> {
+    pub(super) suite: Suite,
+    pub(super) top: Digest,
+    pub(super) finder: F,
+    pub(super) list: Vec<P>,
+    /// Stubs and the numbers of their pages, found on the approach and not visited yet. None: the page is missing.
+    pub(super) found: Vec<(OnPage, Option<u32>)>,
+}
+
+impl<P: Deref<Target = Page>, F: Finder<P>> Pages<P, F> {
+    /// Finds the node itself: if it is a stub of its page, or the top, the first node of the page that this stands for.
+    #[inline(always)]
+    pub(super) fn resolve(&mut self, id: OnPage) -> Attempt<OnPage> {
+        let is_on_page = self.list.get(id.page as usize).is_some_and(|page| !is_stub(&page.arena.node(id.node).state));
+        if is_on_page {
+            return Ok(id);
+        }
+        let page = match self.found.iter().position(|(stub, _)| *stub == id) {
+            Some(at) => match self.found.swap_remove(at).1 {
+                Some(page) => page,
+                None => return Err(Interrupt::Pages(BTreeSet::from([*link(&self.list, &self.top, id).1]))),
+            },
+            None => self.find(id)?,
+        };
+        Ok(OnPage { page, node: Page::TOP })
+    }
+
+    /// Takes a step from a node towards `key`: prefetches what the visits of the node and of its child will read, and
+    /// returns the child.
+    #[inline(always)]
+    pub(super) fn go_ahead(&mut self, scout: Scout, key: &[u8]) -> Option<Scout> {
+        let Scout { id, floor, .. } = scout;
+        let Some(page) = self.list.get(id.page as usize) else {
+            return self.find_ahead(scout);
+        };
+        let arena = &page.arena;
+        match arena.node(id.node).state {
+            State::Inner { bit, label, left, right, .. } => {
+                let [next, sibling] = if bits::bit(key, bit) { [right, left] } else { [left, right] };
+                prefetch(&arena.node(next).state);
+                prefetch(&arena.node(sibling).sum);
+                if floor < bit {
+                    arena.prefetch_bytes(label);
+                }
+                Some(Scout { id: OnPage { node: next, ..id }, floor: bit + 1, is_near: false })
+            }
+            State::Stub { ordinal, .. } if !scout.is_near => {
+                page.prefetch_below(ordinal);
+                Some(Scout { is_near: true, ..scout })
+            }
+            State::Stub { .. } => self.find_ahead(scout),
+            State::Leaf { tail, target, .. } => {
+                arena.prefetch_bytes(tail.offset);
+                arena.prefetch_bytes(target);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Finds the page that a stub stands for, and keeps it for the visit.
+    fn find_ahead(&mut self, scout: Scout) -> Option<Scout> {
+        let page = match self.found.iter().find(|(id, _)| *id == scout.id) {
+            Some((_, page)) => *page,
+            None => {
+                let page = match self.find(scout.id) {
+                    Ok(page) => Some(page),
+                    Err(Interrupt::Pages(_)) => None,
+                    Err(_) => return None, // the visit finds the same
+                };
+                self.found.push((scout.id, page));
+                page
+            }
+        };
+        let page = page?;
+        prefetch(&self.list[page as usize].arena.node(Page::TOP).state);
+        Some(Scout { id: OnPage { page, node: Page::TOP }, is_near: false, ..scout })
+    }
+
+    /// Finds the page that a stub, or the top, stands for, and numbers it.
+    fn find(&mut self, id: OnPage) -> Attempt<u32> {
+        let (link, digest) = link(&self.list, &self.top, id);
+        let page = self.finder.find(link, digest)?;
+        page.check_is_of(Kind::Map, self.suite).map_err(Failure::Damaged)?;
+        self.finder.leave(&page);
+        self.list.push(page);
+        Ok(self.list.len() as u32 - 1)
+    }
+}
+
+/// The page of a stub and its ordinal, None for the top, and the digest of the page that it stands for.
+fn link<'p, P: Deref<Target = Page>>(
+    pages: &'p [P],
+    top: &'p Digest,
+    id: OnPage,
+) -> (Option<(&'p P, u32)>, &'p Digest) {
+    match pages.get(id.page as usize).map(|page| (page, page.arena.node(id.node))) {
+        Some((page, Node { state: State::Stub { ordinal, .. }, sum, .. })) => (Some((page, *ordinal)), &sum.digest),
+        _ => (None, top),
+    }
+}
+
+fn is_stub(state: &State) -> bool {
+    matches!(state, State::Stub { .. })
+}
