@@ -12,7 +12,7 @@ from coregw.client.query import CidLike, PathLike, Proven, Query, read_index, re
 from coregw.client.settings import ClientSettings
 from coregw.errors import IndexNotFound, PathNotFound, ProofError, UnprovenAbsence
 
-__all__ = ["index_target", "key_target", "prove", "range_outcome", "value", "verified"]
+__all__ = ["call_of", "index_target", "key_target", "prove", "range_outcome", "value", "verified"]
 
 T = TypeVar("T")
 
@@ -27,16 +27,8 @@ def prove(settings: ClientSettings, query: Query[T]) -> Steps[Proven[T]]:
         RootNotFound: The gateway says that it does not hold the root; nothing proves that.
         UnprovenAbsence: Only from a resolve: the gateway says that nothing is found; nothing proves that either.
     """
-    call = Call(
-        "POST",
-        query.route,
-        settings.max_result_bytes,
-        query.what,
-        content=query.request,
-        may_be_absent=query.absence != "result",
-    )
     try:
-        answer: Answer = yield call
+        answer: Answer = yield call_of(settings, query)
     except UnprovenAbsence as absent:
         if query.absence == "claimed":
             raise
@@ -46,6 +38,19 @@ def prove(settings: ClientSettings, query: Query[T]) -> Steps[Proven[T]]:
     else:
         result = answer.body
     return Proven(verified(query, result), query.request, result)
+
+
+def call_of(settings: ClientSettings, query: Query[T], preferred_type: str = "") -> Call:
+    """Return the call that sends a query; `preferred_type` as in `Call`."""
+    return Call(
+        "POST",
+        query.route,
+        settings.max_result_bytes,
+        query.what,
+        content=query.request,
+        preferred_type=preferred_type,
+        may_be_absent=query.absence != "result",
+    )
 
 
 def value(settings: ClientSettings, query: Query[T]) -> Steps[T]:

@@ -15,7 +15,7 @@ from coregw import _core
 from coregw.client.exchange.answers import decode, error_from
 from coregw.client.exchange.call import Answer, Call
 from coregw.client.operations.batch import OCTETS, check_count
-from coregw.client.operations.lookup import verified
+from coregw.client.operations.lookup import call_of, verified
 from coregw.client.operations.steps import Steps, located
 from coregw.client.query import CidLike, PathLike, Query, encode, map_keys, resolve, segments_of
 from coregw.client.settings import ClientSettings
@@ -78,15 +78,7 @@ def _prove_together(
 ) -> Steps[list[str | None]]:
     """Return what one multiproof proves: the bare proof, or a result from a gateway that sends only these."""
     query = map_keys(root, keys)
-    call = Call(
-        "POST",
-        query.route,
-        settings.max_result_bytes,
-        query.what,
-        content=query.request,
-        preferred_type=OCTETS,
-    )
-    answer: Answer = yield call
+    answer: Answer = yield call_of(settings, query, OCTETS)
     if answer.media_type != OCTETS:
         return verified(query, answer.body)
     try:
