@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import stat
 import subprocess
@@ -24,6 +23,7 @@ from coregw.client.folders import filling
 from coregw.client.folders.destination import survey_existing
 from coregw.client.folders.restore import Extras, Restored, restore_folder
 from coregw.errors import InvalidInput, PayloadNotFound, ProofError, Unavailable
+from descriptors import more_descriptors
 from gateways import Reply, lying_gateway, names
 
 MIB = 1 << 20
@@ -127,13 +127,8 @@ def test_a_link_that_takes_the_place_of_a_folder_is_not_entered(out: Path, monke
 def test_folders_of_any_depth_are_listed_with_few_descriptors(tmp_path: Path) -> None:
     deepest = ("d",) * 200
     tmp_path.joinpath(*deepest).mkdir(parents=True)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    last = max(int(each.name) for each in Path("/dev/fd").iterdir())
-    resource.setrlimit(resource.RLIMIT_NOFILE, (last + 16, hard))
-    try:
+    with more_descriptors(16):
         assert deepest in survey_existing(tmp_path, None)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_what_the_tree_lacks_is_deleted_on_request(gateway: str, root_of: Callable[..., str], out: Path) -> None:

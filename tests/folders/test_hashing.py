@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import errno
+import io
+import itertools
 import os
-import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -19,7 +23,27 @@ from coregw import _core
 from coregw._core import hash_survey
 from coregw.errors import InvalidInput
 from coregw.folders.survey import survey
+from descriptors import more_descriptors
 from named_files import write
+
+
+@contextmanager
+def changing(file: Path, mode: Literal["ab", "r+b"], change: Callable[[io.FileIO], object]) -> Iterator[None]:
+    """The context in which a thread that has opened a file in this mode changes it all the time."""
+    is_done = threading.Event()
+
+    def repeat() -> None:
+        with file.open(mode, buffering=0) as opened:
+            while not is_done.is_set():
+                change(opened)
+
+    thread = threading.Thread(target=repeat)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_done.set()
+        thread.join()
 
 
 def test_files_that_became_something_else_are_skipped_and_reported(tmp_path: Path) -> None:
@@ -66,20 +90,8 @@ def test_known_targets_are_not_read(tmp_path: Path) -> None:
 def test_a_file_that_grows_is_read_as_it_was(tmp_path: Path) -> None:
     file = tmp_path / "log"
     file.write_bytes(b"line\n" * 2_000_000)
-    is_done = threading.Event()
-
-    def grow() -> None:
-        with file.open("ab", buffering=0) as log:
-            while not is_done.is_set():
-                log.write(b"line\n")
-
-    thread = threading.Thread(target=grow)
-    thread.start()
-    try:
+    with changing(file, "ab", lambda log: log.write(b"line\n")):
         hashed = hash_survey(survey(tmp_path))
-    finally:
-        is_done.set()
-        thread.join()
     assert hashed.skipped == []
     prefix = file.read_bytes()[: hashed[0].size]
     assert len(prefix) >= 10_000_000
@@ -91,24 +103,16 @@ def test_a_file_that_grows_is_read_as_it_was(tmp_path: Path) -> None:
 def test_a_file_that_keeps_changing_is_skipped_and_reported(tmp_path: Path) -> None:
     file = tmp_path / "changing"
     file.write_bytes(bytes(64 << 20))
-    is_done = threading.Event()
+    stamps = itertools.count(1)
 
-    def change() -> None:
-        stamp = 0
-        with file.open("r+b", buffering=0) as opened:
-            while not is_done.is_set():
-                stamp += 1
-                os.pwrite(opened.fileno(), stamp.to_bytes(8, "big"), 0)
-                os.pwrite(opened.fileno(), stamp.to_bytes(8, "big"), 63 << 20)
+    def change(opened: io.FileIO) -> None:
+        stamp = next(stamps).to_bytes(8, "big")
+        os.pwrite(opened.fileno(), stamp, 0)
+        os.pwrite(opened.fileno(), stamp, 63 << 20)
 
     write(tmp_path, "kept")
-    thread = threading.Thread(target=change)
-    thread.start()
-    try:
+    with changing(file, "r+b", change):
         hashed = hash_survey(survey(tmp_path))
-    finally:
-        is_done.set()
-        thread.join()
     assert hashed.skipped == [(file, "it keeps changing")]
     assert hashed.files == 1
 
@@ -187,12 +191,8 @@ def test_extended_attributes_that_no_descriptor_is_left_for_are_reported(tmp_pat
     (tmp_path / "file").write_bytes(b"")
     os.setxattr(tmp_path / "file", "user.note", b"kept")
     found = survey(tmp_path)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-    try:
+    with more_descriptors(0):
         hashed = hash_survey(found, known={0: (coregw.payload_cid(b""), 0)}, xattrs=True)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     ((path, why),) = hashed.skipped
     assert path == tmp_path / "file"
     assert why.startswith("its extended attributes can't be read: Too many open files")
