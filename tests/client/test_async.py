@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import gc
 import inspect
+import io
 import threading
 from pathlib import Path
 
@@ -134,6 +137,26 @@ async def test_a_cancelled_download_leaves_no_file(gateway: str, tmp_path: Path)
             assert [name.endswith(".partial") for name in names(tmp_path)] == [True]
             group.cancel_scope.cancel()
     assert names(tmp_path) == []
+
+
+async def test_nothing_is_logged_when_a_call_fails_and_is_cancelled_at_the_same_time(gateway: str) -> None:
+    """As when the disk is full: each download fails, and the first failure cancels the others."""
+
+    class FullDisk(io.BytesIO):
+        def write(self, _: object) -> int:
+            asyncio.get_running_loop().call_soon(download.cancel)
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    logged: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: logged.append(context))
+    async with AsyncClient(gateway) as client:
+        cid = await client.put_payload(DATA)
+        download = asyncio.ensure_future(client.download(cid, FullDisk()))
+        with pytest.raises(asyncio.CancelledError):
+            await download
+        assert await client.get_payload(cid) == DATA
+    gc.collect()
+    assert logged == []
 
 
 async def test_for_each_bounds_its_concurrency_and_stops_at_the_first_failure() -> None:

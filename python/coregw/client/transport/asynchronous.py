@@ -94,6 +94,8 @@ class AsyncTransport:
             finally:
                 if not future.done():
                     self._multi.remove_handle(handle.curl)
+                elif not future.cancelled():
+                    future.exception()  # retrieved: asyncio would log it if something else ended the exchange first
                 handle.release()
             self._idle.append(handle)
             return answer
