@@ -157,8 +157,13 @@ class GatewayProtocol(LimitedProtocol):
         room = self.settings.pipelined_requests - len(self.pipeline)
         if len(data) <= room * SHORTEST_HEAD:
             return True
-        # One head may end with the first byte. The first count is fast, and mostly decides: JSON has no CR in strings.
-        return data.count(b"\r") < room or data.count(HEAD_END) < room
+        # One head may end with the first byte. Most data has few line ends: JSON has no CR in strings.
+        at = -1
+        for _ in range(room):
+            at = data.find(b"\r", at + 1)
+            if at < 0:
+                return True
+        return data.count(HEAD_END) < room
 
     def _parse_held(self) -> None:
         """Parse `_unparsed` while there is room for requests. Reading stops until all of it is parsed."""
