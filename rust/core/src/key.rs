@@ -9,6 +9,8 @@
 //! Every [`Key`] is valid: its segments are non-empty UTF-8 without `/`, and its text form is at most [`MAX_TEXT`] bytes.
 //! Keys in untrusted trees are checked by `check`, which does not allocate.
 
+use std::borrow::Cow;
+
 use crate::error::{Error, InputCode, Result};
 
 /// The maximum length of a path's text form, in bytes.
@@ -54,6 +56,56 @@ impl Key {
     /// The text form of the path.
     pub fn text(&self) -> String {
         segments(&self.0).join("/")
+    }
+
+    /// The segments of the path. O(bytes) in all; only those with a NUL are copied.
+    pub fn segments(&self) -> Segments<'_> {
+        Segments(&self.0)
+    }
+
+    /// The length of all segments together, in bytes. O(bytes), without decoding them.
+    pub fn segment_bytes(&self) -> usize {
+        // A zero is the first of two bytes that stand for one of a segment, if it is escaped, or for none. The last zero
+        // is the terminator's second byte. No other byte of UTF-8 is the escape's.
+        let zeros = memchr::memchr_iter(0, &self.0).count() - 1;
+        let escaped = memchr::memchr_iter(ESCAPE, &self.0).count();
+        self.0.len() + escaped - 2 * zeros
+    }
+
+    /// A key that [`check`] accepts.
+    pub(crate) fn trusted(key: &[u8]) -> Self {
+        Self(key.to_vec())
+    }
+}
+
+/// The segments of a path, from first to last, decoded from its key.
+#[derive(Debug, Clone)]
+pub struct Segments<'k>(&'k [u8]);
+
+impl<'k> Iterator for Segments<'k> {
+    type Item = Cow<'k, str>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let key = self.0;
+        let mut escaped: Option<Vec<u8>> = None;
+        let mut at = 0;
+        loop {
+            // A search costs more than the byte that it finds, and escaped NULs often follow one another.
+            let zero = if key.get(at) == Some(&0) { at } else { at + memchr::memchr(0, key.get(at..)?)? };
+            let part = &key[at..zero];
+            at = zero + 2;
+            if key.get(zero + 1) == Some(&ESCAPE) {
+                let segment = escaped.get_or_insert_default();
+                segment.extend_from_slice(part);
+                segment.push(0);
+                continue;
+            }
+            self.0 = key.get(at..).unwrap_or_default();
+            return Some(match escaped {
+                Some(before) => Cow::Owned(String::from_utf8_lossy(&[&before, part].concat()).into_owned()),
+                None => String::from_utf8_lossy(part),
+            });
+        }
     }
 }
 
@@ -105,6 +157,8 @@ impl PathKeys {
     }
 }
 
+/// What follows a NUL in a key.
+const ESCAPE: u8 = 0xff;
 /// What is between two segments in a key.
 const SEPARATOR: [u8; 2] = [0, 1];
 
@@ -134,7 +188,7 @@ pub(crate) fn write_text(text: &str, out: &mut Vec<u8>) -> Result<(), &'static s
         match bytes[at] {
             b'/' if bytes[at + 1] == b'/' => return Err("empty segment"),
             b'/' => out.extend_from_slice(&SEPARATOR),
-            _ => out.extend_from_slice(&[0, 0xff]),
+            _ => out.extend_from_slice(&[0, ESCAPE]),
         }
         start = at + 1;
     }
@@ -165,7 +219,7 @@ fn escaped<S: AsRef<str>>(segments: &[S]) -> Result<Vec<u8>> {
         for &b in segment.as_bytes() {
             key.push(b);
             if b == 0 {
-                key.push(0xff);
+                key.push(ESCAPE);
             }
         }
     }
@@ -237,7 +291,7 @@ pub(crate) fn check(key: &[u8]) -> Result<(), &'static str> {
         text += piece.len();
         at = zero + 2;
         match key.get(at - 1) {
-            Some(0xff) => {
+            Some(&ESCAPE) => {
                 segment += 1;
                 text += 1;
             }
@@ -270,23 +324,8 @@ pub fn text_of(key: &[u8]) -> Result<String, &'static str> {
 pub(crate) fn segments(key: &[u8]) -> Vec<String> {
     // One allocation for each segment, of its size: listings have thousands of paths. Escaped zeros end no segment, and a
     // path of zeros must not take room for thousands.
-    let mut out = Vec::with_capacity(key.windows(2).filter(|pair| pair[0] == 0 && pair[1] != 0xff).count());
-    let mut rest = key;
-    let mut escaped: Option<Vec<u8>> = None;
-    while let Some(end) = rest.iter().position(|&b| b == 0) {
-        let (part, after) = (&rest[..end], rest.get(end + 1));
-        rest = rest.get(end + 2..).unwrap_or_default();
-        if after == Some(&0xff) {
-            let segment = escaped.get_or_insert_default();
-            segment.extend_from_slice(part);
-            segment.push(0);
-            continue;
-        }
-        out.push(match escaped.take() {
-            Some(before) => String::from_utf8_lossy(&[&before, part].concat()).into_owned(),
-            None => String::from_utf8_lossy(part).into_owned(),
-        });
-    }
+    let mut out = Vec::with_capacity(key.windows(2).filter(|pair| pair[0] == 0 && pair[1] != ESCAPE).count());
+    out.extend(Segments(key).map(Cow::into_owned));
     out
 }
 
@@ -312,6 +351,23 @@ mod tests {
             assert_eq!(decoded, path);
             assert_eq!(decoded.capacity(), path.len());
             assert!(decoded.iter().all(|segment| segment.capacity() <= 2 * segment.len()));
+        }
+    }
+
+    #[test]
+    fn only_segments_with_a_zero_are_copied() {
+        let key = Key::from_segments(&["docs", "a\0b", "\0", "\u{e9}"]).expect("a path");
+        let decoded: Vec<_> = key.segments().collect();
+        assert_eq!(decoded, ["docs", "a\0b", "\0", "\u{e9}"]);
+        let is_copied = |segment: &Cow<'_, str>| matches!(segment, Cow::Owned(_));
+        assert_eq!(decoded.iter().map(is_copied).collect::<Vec<_>>(), [false, true, true, false]);
+    }
+
+    #[test]
+    fn segments_are_measured_without_being_decoded() {
+        for path in [&["a"][..], &["\0"], &["docs", "a\0b", "\0\0", "\u{1}\u{e9}"], &["\u{1}", "\0\u{1}"]] {
+            let key = Key::from_segments(path).expect("a path");
+            assert_eq!(key.segment_bytes(), path.iter().map(|segment| segment.len()).sum::<usize>());
         }
     }
 

@@ -48,7 +48,7 @@ pub use id::cid::{Cid, Kind, RootCid};
 pub use id::suite::{Digest, Suite};
 pub use id::{cid, codec, payload, varint};
 pub use interrupt::Interrupt;
-pub use key::{Key, PathKeys, Window};
+pub use key::{Key, PathKeys, Segments, Window};
 pub use page::cache::{PageCache, PageSource};
 pub use page::format::{InnerPage, MAX_PAGE, Page, inner_pages};
 pub use proof::query::{Answer, Ask, DiffQuery, Element, Query};

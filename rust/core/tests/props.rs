@@ -261,8 +261,8 @@ proptest! {
             let slow = slow_scan(&arcs, &prefix, after.as_ref(), limit);
             check_query(&tree, &query, &Answer::Listing(slow.clone()))?;
             queries.push(query);
-            all.extend(slow.entries.clone());
-            after = slow.entries.last().map(|entry| entry.0.clone());
+            all.extend(slow.decoded());
+            after = all.last().map(|(path, _)| path.clone());
             if !slow.more {
                 break;
             }

@@ -209,10 +209,10 @@ fn listings_and_their_proofs_match_the_vectors() {
     }
 }
 
-fn entry(value: &Value) -> (Vec<String>, Cid) {
+fn entry(value: &Value) -> (Key, Cid) {
     match value {
-        Value::Array(pair) => (strings(&pair[0]), cid(&pair[1])),
-        other => (strings(&other["segments"]), cid(&other["target"])),
+        Value::Array(pair) => (Key::from_segments(&strings(&pair[0])).expect("a path"), cid(&pair[1])),
+        other => (Key::from_segments(&strings(&other["segments"])).expect("a path"), cid(&other["target"])),
     }
 }
 

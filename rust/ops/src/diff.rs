@@ -13,7 +13,7 @@ use crate::json::{self, decode_base64, objects};
 use crate::message::{self, present};
 use crate::run::Operation;
 use crate::scan::checked_limit;
-use crate::trees::{Trees, segments_bytes};
+use crate::trees::{Trees, entry_bytes};
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
@@ -120,7 +120,8 @@ async fn diff(trees: Trees, request: DiffRequest) -> Result<Vec<u8>> {
             Err(Interrupt::Budget) => trees.slot.more_budget().await,
         }
     };
-    trees.spend_bytes(found.entries.iter().map(|entry| segments_bytes(&entry.segments)).sum()).await?;
+    let bytes = |entry: &Difference| entry_bytes(entry.segments.iter().map(String::len).sum());
+    trees.spend_bytes(found.entries.iter().map(bytes).sum()).await?;
     let [a, b] = query.proofs();
     let proofs = DiffProofs { a: BASE64.encode_to_string(a), b: BASE64.encode_to_string(b) };
     Ok(json::write(&DiffResult { entries: entries(&found), more: found.more, proofs }))

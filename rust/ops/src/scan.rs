@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use coregw_core::Answer;
 use coregw_core::map::Listing;
-use coregw_core::{Cid, Error, Kind, PageCache, Result, RootCid};
+use coregw_core::{Cid, Error, Key, Kind, PageCache, Result, RootCid};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::json::{self, MessageText, objects};
@@ -34,16 +34,16 @@ struct ScanRequest<'a> {
 #[derive(Debug)]
 enum EntryPath<'a> {
     Received(Vec<MessageText<'a>>),
-    Listed(&'a [String]),
+    Listed(&'a Key),
 }
 
 impl EntryPath<'_> {
-    fn segments(&self) -> impl Iterator<Item = &str> {
+    fn segments(&self) -> impl Iterator<Item = Cow<'_, str>> {
         let (received, listed) = match self {
-            Self::Received(segments) => (&segments[..], &[][..]),
-            Self::Listed(segments) => (&[][..], *segments),
+            Self::Received(segments) => (&segments[..], None),
+            Self::Listed(key) => (&[][..], Some(key.segments())),
         };
-        received.iter().map(|segment| &*segment.0).chain(listed.iter().map(String::as_str))
+        received.iter().map(|segment| Cow::Borrowed(&*segment.0)).chain(listed.into_iter().flatten())
     }
 }
 
@@ -126,14 +126,14 @@ fn entries(listing: &Listing) -> Vec<ScanEntry<'_>> {
     listing
         .entries
         .iter()
-        .map(|(segments, target)| ScanEntry { segments: EntryPath::Listed(segments), target: CidText::Cid(target) })
+        .map(|(key, target)| ScanEntry { segments: EntryPath::Listed(key), target: CidText::Cid(target) })
         .collect()
 }
 
 /// About as many bytes as an entry is written in.
-fn written_bytes((segments, target): &(Vec<String>, Cid)) -> usize {
-    let path: usize = segments.iter().map(|segment| segment.len() + 3).sum();
-    path + target.as_bytes().len() / 5 * 8 + 40
+fn written_bytes((key, target): &(Key, Cid)) -> usize {
+    // Two bytes of a key separate segments, and three of JSON.
+    key.as_bytes().len() * 3 / 2 + target.as_bytes().len() / 5 * 8 + 40
 }
 
 impl Operation {

@@ -93,7 +93,9 @@ impl Trees {
         let answer = self.run(&mut query).await?;
         let bytes = bytes_of(&answer);
         self.slot.set_held_bytes(query.tree_bytes() + bytes);
-        self.spend_bytes(bytes).await?;
+        // The scan has paid for the bytes of its keys when it read them.
+        let paid = if let Answer::Listing(listing) = &answer { listing.key_cost() } else { 0 };
+        self.spend((bytes as u64 / BYTES_PER_NODE).saturating_sub(paid)).await?;
         Ok((answer, query.proof()))
     }
 
@@ -184,16 +186,17 @@ const BYTES_PER_NODE: u64 = 64;
 /// About how many bytes an answer takes in a response besides its proof, which is no longer than what was visited for it.
 pub(crate) fn answer_bytes(answer: &Answer) -> usize {
     match answer {
-        Answer::Listing(listing) => listing.entries.iter().map(|(segments, _)| segments_bytes(segments)).sum(),
+        Answer::Listing(listing) => listing.entries.iter().map(|(key, _)| entry_bytes(key.segment_bytes())).sum(),
         Answer::Span(span) => span.segments.len() * ENTRY_BYTES,
         Answer::Keys(targets) => targets.len() * ENTRY_BYTES,
         Answer::Key(_) | Answer::Element(_) | Answer::Changed(_) => 0,
     }
 }
 
-/// The bytes of an entry with these segments in a listing and in its proof. Escapes may make them six times as long.
-pub(crate) fn segments_bytes(segments: &[String]) -> usize {
-    ENTRY_BYTES + segments.iter().map(|segment| 4 * segment.len()).sum::<usize>()
+/// The bytes of an entry with segments of this length in a listing and in its proof. Escapes may make them six times as
+/// long.
+pub(crate) fn entry_bytes(segment_bytes: usize) -> usize {
+    ENTRY_BYTES + 4 * segment_bytes
 }
 
 const ENTRY_BYTES: usize = 256;

@@ -45,8 +45,8 @@ fn reads_listings_and_map_proofs_verify_and_absences_are_proven() {
             let op = Operation::scan(Arc::clone(&store.cache), request.as_bytes()).expect("a request");
             let result = store.serve(op).expect("a listing");
             let (listing, _) = verify_scan(request.as_bytes(), result.as_bytes()).expect("proven");
-            after = listing.entries.last().map(|entry| entry.0.clone());
-            listed.extend(listing.entries);
+            listed.extend(listing.decoded());
+            after = listed.last().map(|(path, _)| path.clone());
             if !listing.more {
                 break;
             }

@@ -195,6 +195,34 @@ fn a_long_answer_waits_for_more_budget_before_it_is_written() {
 }
 
 #[test]
+fn a_listing_of_long_paths_reads_some_of_them_at_a_time() {
+    const BUDGET: u64 = 2000;
+    let mut store = Store::new(1 << 30, u64::MAX);
+    let arcs = (0..500).map(|i| (format!("{i}{}", "\0".repeat(4000)), payload(i))).collect();
+    let root = store.build(Suite::Sha2_256, &arcs).cid().text();
+    let request = json!({"profile": "core.scan/v0alpha1", "root": root, "prefix": []}).to_string();
+    let start = |store: &Store| Operation::scan(Arc::clone(&store.cache), request.as_bytes()).expect("a request");
+    // What is paid when keys are listed is not paid again when the response is written.
+    let nodes = 2 * 500 + (0..500).map(|i: u64| 256 + 4 * (i.to_string().len() as u64 + 4000)).sum::<u64>() / 64;
+    let mut operation = start(&store);
+    operation.limit_nodes(nodes);
+    let whole = with_all_pages(&store, &mut operation, u64::MAX);
+    assert!(matches!(whole, Progress::Done(_)));
+    let (mut operation, mut slices) = (start(&store), 0);
+    let result = loop {
+        match with_all_pages(&store, &mut operation, BUDGET) {
+            Progress::Needs(Need::Budget) => slices += 1,
+            other => break other,
+        }
+    };
+    assert_eq!(result, whole);
+    assert!(slices > 500 * 8000 / 64 / BUDGET, "{slices} slices");
+    let mut first = start(&store);
+    assert_eq!(with_all_pages(&store, &mut first, BUDGET), Progress::Needs(Need::Budget));
+    assert!(first.held_bytes() < 1 << 20, "{} bytes", first.held_bytes());
+}
+
+#[test]
 fn long_paths_of_a_batch_cost_more_budget_than_short_ones() {
     let mut store = Store::new(1 << 20, u64::MAX);
     let root = store.build(Suite::Sha2_256, &arcs(10));

@@ -241,11 +241,11 @@ impl Map {
     ) -> PyResult<Bound<'py, PyAny>> {
         let window = path::window(prefix, after)?;
         let limit = limit.map_or(Ok(1000), convert::limit)?;
-        let (listing, proof) = detach::run(py, Work::Entries { count: limit.min(self.__len__()) }, || {
+        let (entries, more, proof) = detach::run(py, Work::Entries { count: limit.min(self.__len__()) }, || {
             let (listing, proof) = self.0.scan(window, limit)?;
-            Ok((listing, proof()))
+            Ok((listing.decoded(), listing.more, proof()))
         })?;
-        tuples::scan(py, listing, PyBytes::new(py, &proof))
+        tuples::scan(py, entries, more, PyBytes::new(py, &proof))
     }
 
     /// Return the changed map and the transition proof (protocol section 4, *apply*).
@@ -345,9 +345,9 @@ impl Entries {
                 self.tree.scan(window, self.size).map(|(listing, _)| listing)
             })?;
             self.more = listing.more;
-            self.after = listing.entries.last().map(|entry| entry.0.clone());
+            self.ready = listing.decoded().into();
+            self.after = self.ready.back().map(|entry| entry.0.clone());
             self.size = (2 * self.size).min(Self::LARGEST);
-            self.ready = listing.entries.into();
         }
         Ok(self.ready.pop_front())
     }

@@ -133,9 +133,11 @@ pub enum MapTargets {
 ///     ProofError: If anything is wrong in the result.
 #[pyfunction]
 pub fn verify_scan_result<'py>(py: Python<'py>, request: Json<'_>, result: Json<'_>) -> PyResult<Bound<'py, PyAny>> {
-    let (listing, proof) = verify(py, &request, &result, ops::verify_scan)?;
-    let entries: Vec<_> = listing.entries.into_iter().map(|(segments, cid)| (segments, cid.text())).collect();
-    tuples::SCAN.instance(py, (entries, listing.more, PyBytes::new(py, &proof)))
+    let (entries, more, proof) = verify(py, &request, &result, |request, result| {
+        let (listing, proof) = ops::verify_scan(request, result)?;
+        Ok((listing.decoded(), listing.more, proof))
+    })?;
+    tuples::scan(py, entries, more, PyBytes::new(py, &proof))
 }
 
 /// Derive the new root of a mutation from the caller's own changes, and check the receipt against it.

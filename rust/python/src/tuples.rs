@@ -3,7 +3,6 @@
 //! `collections.namedtuple` makes the classes, so they are tuples to everything. Instances are made by `tuple.__new__`,
 //! which skips the argument handling of the classes' own constructors.
 
-use core::map::Listing;
 use coregw_core as core;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -68,10 +67,15 @@ impl NamedTuple {
     }
 }
 
-/// A `Scan`.
-pub fn scan<'py>(py: Python<'py>, listing: Listing, proof: Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyAny>> {
-    let entries: Vec<_> = listing.entries.into_iter().map(|(segments, target)| (segments, text(py, &target))).collect();
-    SCAN.instance(py, (entries, listing.more, proof))
+/// A `Scan`, of decoded entries.
+pub fn scan<'py>(
+    py: Python<'py>,
+    entries: Vec<(Vec<String>, core::Cid)>,
+    more: bool,
+    proof: Bound<'py, PyBytes>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let entries: Vec<_> = entries.into_iter().map(|(segments, target)| (segments, text(py, &target))).collect();
+    SCAN.instance(py, (entries, more, proof))
 }
 
 /// All of them, for the module to export.

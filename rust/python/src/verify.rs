@@ -318,10 +318,12 @@ pub fn verify_scan<'py>(
     let limit = convert::limit(limit)?;
     let proof = convert::bytes(proof)?;
     let bytes = proof.as_bytes();
-    let listing = detach::run(py, Work::ProofBytes { bytes: bytes.len() }, || {
-        verify::scan(&RootCid::of(&root.0, Kind::Map)?, window, limit, bytes, verify::WIDE_PROOF_LIMIT)
+    let (entries, more) = detach::run(py, Work::ProofBytes { bytes: bytes.len() }, || {
+        let root = RootCid::of(&root.0, Kind::Map)?;
+        let listing = verify::scan(&root, window, limit, bytes, verify::WIDE_PROOF_LIMIT)?;
+        Ok((listing.decoded(), listing.more))
     })?;
-    tuples::scan(py, listing, proof)
+    tuples::scan(py, entries, more, proof)
 }
 
 /// Derive the new root of a map or list from changes and their transition proof (protocol section 5, *transition*).

@@ -206,7 +206,8 @@ impl Query {
         Self { root: *root, nodes: Held::Tree(Box::new(held)) }
     }
 
-    /// Runs the query, loading at most `budget` nodes, and subtracts the nodes that it loaded from `budget`.
+    /// Runs the query, loading at most `budget` nodes, and subtracts the nodes that it loaded from `budget`; keys of a
+    /// listing cost one more for every 64 bytes.
     ///
     /// # Errors
     /// An [`Interrupt`]; unless the query failed, it can be run again.

@@ -5,18 +5,38 @@ use std::cmp::Ordering;
 use crate::bits::{PathBuffer, Side, bit, top_bits};
 use crate::id::cid::Cid;
 use crate::interrupt::{Attempt, Failure, Interrupt};
-use crate::key::{self, Window};
+use crate::key::{self, Key, Window};
 use crate::page::partial::{MAX_MISSING_PAGES, PartialTree, Place, Visiting};
-use crate::tree::arena::{NodeId, State};
+use crate::tree::arena::{NodeId, SHOWN, State};
 use crate::tree::descent::{End, Landing, ToKey, descend};
 
 /// One page of a listing: entries in key order, and whether more follow.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// The path and the target of each entry.
-    pub entries: Vec<(Vec<String>, Cid)>,
+    /// The key and the target of each entry.
+    pub entries: Vec<(Key, Cid)>,
     /// Whether the window has entries after the last one.
     pub more: bool,
+}
+
+/// Copying this many bytes of a key is about as much work as visiting a node.
+const BYTES_PER_NODE: usize = 64;
+
+/// What listing a key of so many bytes costs of the budget besides its node.
+fn listing_cost(key_bytes: usize) -> u64 {
+    (key_bytes / BYTES_PER_NODE) as u64
+}
+
+impl Listing {
+    /// What the bytes of its keys have cost of the budget, at most. O(entries).
+    pub fn key_cost(&self) -> u64 {
+        self.entries.iter().map(|(key, _)| listing_cost(key.as_bytes().len())).sum()
+    }
+
+    /// The entries with decoded paths. O(bytes).
+    pub fn decoded(&self) -> Vec<(Vec<String>, Cid)> {
+        self.entries.iter().map(|(key, target)| (key::segments(key.as_bytes()), *target)).collect()
+    }
 }
 
 /// Where the keys below a node are, as far as the node's bits tell.
@@ -47,16 +67,22 @@ struct Scan<'w> {
     found: Listing,
 }
 
-/// Lists the entries of a window, at most `limit`, which is at least 1. O(depth + entries).
+/// Lists the entries of a window, at most `limit`, which is at least 1. O(depth + bytes of the entries).
+///
+/// A long key costs more of the budget, but only once, though a scan that is interrupted starts again.
 pub(crate) fn scan(tree: &mut PartialTree, window: &Window, limit: usize) -> Attempt<Listing> {
     let path = PathBuffer(window.lo.clone().unwrap_or_default());
     let mut scan = Scan { window, limit, pending: Vec::new(), path, found: Listing::default() };
     scan.seek(tree)?;
     while let Some(&next) = scan.pending.last() {
+        let is_new = !tree.node(next.id).has(SHOWN);
         tree.visit(next.id).map_err(|interrupt| scan.look_ahead(tree, interrupt))?;
         scan.pending.pop();
         if scan.is_done_at(tree, next) {
             break;
+        }
+        if let (true, State::Leaf { tail, .. }) = (is_new, tree.state(next.id)) {
+            tree.budget = tree.budget.saturating_sub(listing_cost(tail.key_len()));
         }
     }
     Ok(scan.found)
@@ -122,7 +148,7 @@ impl Scan<'_> {
                     return true;
                 }
                 let target = Cid::trusted(tree.arena.target(next.id));
-                self.found.entries.push((key::segments(key), target));
+                self.found.entries.push((Key::trusted(key), target));
                 false
             }
             _ => true,

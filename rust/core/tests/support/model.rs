@@ -278,7 +278,7 @@ pub fn slow_get_many(arcs: &Arcmap, paths: &[Path]) -> Answer {
 pub fn slow_scan(arcs: &Arcmap, prefix: &Path, after: Option<&Path>, limit: usize) -> Listing {
     let inside = |path: &&Path| path.starts_with(prefix) && after.is_none_or(|after| *path > after);
     let all: Vec<_> = arcs.keys().filter(inside).collect();
-    let entries = all.iter().take(limit).map(|path| ((*path).clone(), arcs[*path])).collect();
+    let entries = all.iter().take(limit).map(|path| (key(path), arcs[*path])).collect();
     Listing { entries, more: all.len() > limit }
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Mutex;
 
-use core::map::Listing;
 use core::{Kind, RootCid};
 use coregw_core as core;
 use coregw_ops as ops;
@@ -139,7 +138,8 @@ impl FolderListing {
         add: impl FnOnce(&mut FolderJoin, Vec<(Vec<String>, core::Cid)>, bool) -> core::Result<()> + Send,
     ) -> PyResult<PageTuple> {
         detach::run(py, Work::Json { bytes: request.len() + result.len() }, || {
-            let (Listing { entries, more }, _) = ops::verify_scan(request, result)?;
+            let (listing, _) = ops::verify_scan(request, result)?;
+            let (entries, more) = (listing.decoded(), listing.more);
             if more && entries.is_empty() {
                 return Err(core::Error::proof("a listing says that more entries follow, but is empty"));
             }

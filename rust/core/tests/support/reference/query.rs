@@ -184,7 +184,10 @@ pub fn scan(
             break;
         }
         match shape {
-            Shape::Leaf { key, .. } => listing.entries.push((segments(&bytes_of(&key)), tree.cid(id))),
+            Shape::Leaf { key, .. } => {
+                let path = Key::from_segments(&segments(&bytes_of(&key))).expect("the decoder checked it");
+                listing.entries.push((path, tree.cid(id)));
+            }
             Shape::Inner { children: [left, right], .. } => rest.extend([right, left]),
             _ => unreachable!("handled above"),
         }
