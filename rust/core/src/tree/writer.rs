@@ -99,23 +99,19 @@ pub fn write_stub(out: &mut Vec<u8>, kind: Kind, sum: &Summary) {
     out.extend_from_slice(&sum.digest.0);
 }
 
-/// Appends the stub of a map's small subtree, as most are. Its copy has a constant length, so that it is inlined.
+/// Appends the stub of a map's small subtree, as most are. Its copies have constant lengths, so that they are inlined. The
+/// digest is copied from where it is: a processor cannot forward parts of a buffer to one read of the whole at once.
 #[inline(always)]
 fn write_small_stub(out: &mut Vec<u8>, sum: &Summary) {
-    let mut stub = [0; 35];
-    let count = sum.count as u8;
-    let head = if sum.count < 0x80 {
-        stub[1] = count;
-        2
-    } else {
-        [stub[1], stub[2]] = [count | 0x80, (sum.count >> 7) as u8];
-        3
+    let count = sum.count as u32;
+    let (head, len) = match count {
+        0..0x80 => (0x03 | count << 8, 2),
+        _ => (0x03 | (count & 0x7f | 0x80) << 8 | (count >> 7) << 16, 3),
     };
-    stub[0] = 0x03;
-    stub[head..head + 32].copy_from_slice(&sum.digest.0);
-    let len = out.len() + head + 32;
-    out.extend_from_slice(&stub);
+    let len = out.len() + len;
+    out.extend_from_slice(&head.to_le_bytes());
     out.truncate(len);
+    out.extend_from_slice(&sum.digest.0);
 }
 
 /// Appends a label or tail, and clears the bits outside `floor..end`.
