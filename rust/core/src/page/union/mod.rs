@@ -158,21 +158,13 @@ impl<P: Deref<Target = Page>, F: Finder<P>> UnionNodes<P, F> {
         self.bytes.capacity() + self.cut_bytes
     }
 
-    /// Visits a node, and writes it.
+    /// Visits a node that is not a stub of its page, writes it, and returns what it says about the way down.
     #[inline(always)]
-    fn show(&mut self, id: OnPage, floor: u32) -> Attempt<()> {
-        let id = self.pages.resolve(id)?;
+    fn show(&mut self, id: OnPage, floor: u32) -> Attempt<Shape<'_, OnPage>> {
         self.budget -= 1;
         self.last = id;
-        writer::write_shown(&mut self.bytes, Kind::Map, &self.pages.list[id.page as usize].arena, id.node, floor);
-        Ok(())
-    }
-
-    /// What the node that was visited last says about the way down.
-    #[inline(always)]
-    fn shape(&self, floor: u32) -> Attempt<Shape<'_, OnPage>> {
-        let id = self.last;
         let arena = &self.pages.list[id.page as usize].arena;
+        writer::write_shown(&mut self.bytes, Kind::Map, arena, id.node, floor);
         let on_page = |node| OnPage { page: id.page, node };
         Ok(match arena.shape(id.node, floor).ok_or(Failure::Stub)? {
             Shape::Inner { bit, label, children: [left, right] } => {
@@ -239,8 +231,8 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Nodes for Alone<'_, P, F> {
         if self.nodes.budget == 0 {
             return Err(Interrupt::Budget);
         }
-        self.nodes.show(id, floor)?;
-        Ok(Visited { shape: self.nodes.shape(floor)?, counts: () })
+        let id = self.nodes.pages.resolve(id)?;
+        Ok(Visited { shape: self.nodes.show(id, floor)?, counts: () })
     }
 
     #[inline(always)]
@@ -265,15 +257,12 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Preorder for UnionNodes<P, F> {
             self.put_off(branch, BTreeSet::new());
             return Ok(None);
         }
-        match self.show(branch.id, branch.floor) {
+        match self.pages.resolve(branch.id) {
             Err(Interrupt::Pages(pages)) => {
                 self.put_off(branch, pages);
                 Ok(None)
             }
-            shown => {
-                shown?;
-                self.shape(branch.floor).map(Some)
-            }
+            found => self.show(found?, branch.floor).map(Some),
         }
     }
 
@@ -285,19 +274,21 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Preorder for UnionNodes<P, F> {
         if self.budget == 0 || self.missing.len() >= MAX_MISSING_PAGES {
             return;
         }
-        let mut scouts = [None; MAX_APPROACHED];
-        let first = Scout { id: branch.id, floor: branch.floor, is_near: false };
-        scouts.iter_mut().zip(branch.keys.clone()).for_each(|(scout, _)| *scout = Some(first));
+        let scout = |place| Scout { id: branch.id, floor: branch.floor, is_near: false, key: keys.key(place) };
+        let mut scouts = [scout(branch.keys.start); MAX_APPROACHED];
+        scouts.iter_mut().zip(branch.keys.clone()).for_each(|(at, place)| *at = scout(place));
+        let mut left = &mut scouts[..branch.keys.len().min(MAX_APPROACHED)];
         for _ in 0..MAX_LEVELS_AHEAD {
-            let mut is_done = true;
-            for (scout, place) in scouts.iter_mut().zip(branch.keys.clone()) {
-                if let Some(at) = *scout {
-                    *scout = self.pages.go_ahead(at, keys.key(place));
-                    is_done = false;
+            let mut at = 0;
+            while at < left.len() {
+                if self.pages.go_ahead(&mut left[at]) {
+                    at += 1;
+                } else {
+                    // The last one takes the place of one that has arrived.
+                    let last = left.len() - 1;
+                    left[at] = left[last];
+                    left = &mut left[..last];
                 }
-            }
-            if is_done {
-                break;
             }
         }
     }

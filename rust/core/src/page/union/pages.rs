@@ -15,7 +15,9 @@ use crate::tree::arena::{Node, State};
 
 /// A node on the way to a key, ahead of the visits.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Scout {
+pub(super) struct Scout<'k> {
+    /// The key that it goes ahead to.
+    pub(super) key: &'k [u8],
     pub(super) id: OnPage,
     pub(super) floor: u32,
     /// Whether the page that its node, a stub, stands for was prefetched.
@@ -50,56 +52,60 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Pages<P, F> {
         Ok(OnPage { page, node: Page::TOP })
     }
 
-    /// Takes a step from a node towards `key`: prefetches what the visits of the node and of its child will read, and
-    /// returns the child.
+    /// Takes a step towards the key: prefetches what the visits of the node and of its child will read. Returns false at
+    /// the end of the way.
     #[inline(always)]
-    pub(super) fn go_ahead(&mut self, scout: Scout, key: &[u8]) -> Option<Scout> {
-        let Scout { id, floor, .. } = scout;
-        let Some(page) = self.list.get(id.page as usize) else {
+    pub(super) fn go_ahead(&mut self, scout: &mut Scout<'_>) -> bool {
+        let Some(page) = self.list.get(scout.id.page as usize) else {
             return self.find_ahead(scout);
         };
         let arena = &page.arena;
-        match arena.node(id.node).state {
+        match arena.node(scout.id.node).state {
             State::Inner { bit, label, left, right, .. } => {
-                let [next, sibling] = if bits::bit(key, bit) { [right, left] } else { [left, right] };
+                let [next, sibling] = if bits::bit(scout.key, bit) { [right, left] } else { [left, right] };
                 prefetch(&arena.node(next).state);
                 prefetch(&arena.node(sibling).sum);
-                if floor < bit {
+                if scout.floor < bit {
                     arena.prefetch_bytes(label);
                 }
-                Some(Scout { id: OnPage { node: next, ..id }, floor: bit + 1, is_near: false })
+                (scout.id.node, scout.floor) = (next, bit + 1);
+                true
             }
             State::Stub { ordinal, .. } if !scout.is_near => {
                 page.prefetch_below(ordinal);
-                Some(Scout { is_near: true, ..scout })
+                scout.is_near = true;
+                true
             }
             State::Stub { .. } => self.find_ahead(scout),
             State::Leaf { tail, target, .. } => {
                 arena.prefetch_bytes(tail.offset);
                 arena.prefetch_bytes(target);
-                None
+                false
             }
-            _ => None,
+            _ => false,
         }
     }
 
-    /// Finds the page that a stub stands for, and keeps it for the visit.
-    fn find_ahead(&mut self, scout: Scout) -> Option<Scout> {
+    /// Finds the page that a stub stands for, and keeps it for the visit. Returns false if the page is missing.
+    fn find_ahead(&mut self, scout: &mut Scout<'_>) -> bool {
         let page = match self.found.iter().find(|(id, _)| *id == scout.id) {
             Some((_, page)) => *page,
             None => {
                 let page = match self.find(scout.id) {
                     Ok(page) => Some(page),
                     Err(Interrupt::Pages(_)) => None,
-                    Err(_) => return None, // the visit finds the same
+                    Err(_) => return false, // the visit finds the same
                 };
                 self.found.push((scout.id, page));
                 page
             }
         };
-        let page = page?;
+        let Some(page) = page else {
+            return false;
+        };
         prefetch(&self.list[page as usize].arena.node(Page::TOP).state);
-        Some(Scout { id: OnPage { page, node: Page::TOP }, is_near: false, ..scout })
+        (scout.id, scout.is_near) = (OnPage { page, node: Page::TOP }, false);
+        true
     }
 
     /// Finds the page that a stub, or the top, stands for, and numbers it.
