@@ -94,7 +94,7 @@ async def test_closing_waits_for_calls() -> None:
     await asyncio.gather(*tasks)
 
 
-ARCS = {f"s{number:04}/{'x' * 900}": LEAF for number in range(1500)}
+ARCS = {f"s{number:04}/{'x' * 2700}": LEAF for number in range(1500)}
 QUERY = {"profile": "core.scan/v0alpha1", "root": coregw.Map(ARCS).root, "prefix": []}
 
 
