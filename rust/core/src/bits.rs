@@ -39,6 +39,44 @@ pub(crate) enum Divergence {
     KeyEnds,
 }
 
+/// A node's own bits, from byte `floor / 8` on. Bits outside `floor..end` are unspecified.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Own<'a> {
+    /// At most 32 bits from the start of that byte on.
+    Word(u32),
+    Bytes(&'a [u8]),
+}
+
+impl Own<'_> {
+    /// Compares bits `floor` to `end - 1` with those of `key`.
+    #[inline(always)]
+    pub(crate) fn divergence(self, floor: u32, end: u32, key: &[u8]) -> Divergence {
+        let own = match self {
+            Self::Word(own) => own,
+            Self::Bytes(own) => return divergence(own, floor, end, key),
+        };
+        let from = (floor / 8) as usize;
+        let theirs = key.get(from..).unwrap_or_default();
+        let theirs = match theirs.first_chunk() {
+            Some(four) => u32::from_be_bytes(*four),
+            None => theirs.iter().zip([24, 16, 8]).map(|(byte, shift)| u32::from(*byte) << shift).sum(),
+        };
+        let x = (own ^ theirs) & word_mask(floor, end);
+        let at = if x == 0 { end } else { 8 * from as u32 + x.leading_zeros() };
+        match () {
+            () if at as usize >= 8 * key.len() => Divergence::KeyEnds,
+            () if x == 0 => Divergence::Never,
+            () => Divergence::At(at),
+        }
+    }
+}
+
+/// Bits `floor` to `end - 1`, in a word that starts at byte `floor / 8`.
+#[inline(always)]
+pub(crate) fn word_mask(floor: u32, end: u32) -> u32 {
+    u32::MAX >> (floor % 8) & (u64::MAX << (32 + floor / 8 * 8 - end)) as u32
+}
+
 /// Compares bits `floor` to `end - 1`, which `own` holds from byte `floor / 8` on, with those of `key`.
 #[inline(always)]
 pub(crate) fn divergence(own: &[u8], floor: u32, end: u32, key: &[u8]) -> Divergence {

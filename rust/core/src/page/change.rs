@@ -23,14 +23,14 @@ impl PartialTree {
     /// are copied. Digests are left to [`PartialTree::seal`].
     pub(crate) fn graft(&mut self, path: &[(NodeId, Side)], mut child: NodeId) -> Attempt<NodeId> {
         for &(id, side) in path.iter().rev() {
-            let State::Inner { bit, label, start, mut left, mut right } = self.state(id) else {
+            let State::Inner { bit, label, mut left, mut right } = self.state(id) else {
                 return Err(Failure::Invalid("a leaf has no children").into());
             };
             match side {
                 Side::Left => left = child,
                 Side::Right => right = child,
             }
-            let state = State::Inner { bit, label, start, left, right };
+            let state = State::Inner { bit, label, left, right };
             let sum = pruned::join(self.sum(left), self.sum(right), |_, _| Digest::ZERO).ok_or(SUM_TOO_LARGE)?;
             child = if self.node(id).has(FRESH) {
                 let node = self.arena.node_mut(id);
@@ -65,8 +65,8 @@ impl PartialTree {
                     };
                     self.arena.node_mut(id).sum.digest = digest;
                 }
-                State::Inner { bit, label, start, left, right } => {
-                    encoder.put(floor, self.arena.label(label, start, floor, bit));
+                State::Inner { bit, label, left, right } => {
+                    encoder.put(floor, self.arena.label(&label, floor, bit));
                     rest.push((id, floor, None, true));
                     rest.push((right, bit + 1, Some((bit, Side::Right)), false));
                     rest.push((left, bit + 1, Some((bit, Side::Left)), false));

@@ -177,28 +177,26 @@ impl PartialTree {
     fn draft_node(&self, id: NodeId, floor: u32, is_top: bool, path: &mut PathBuffer, draft: &mut Draft) -> NodeId {
         let arena = &mut draft.arena;
         let from = self.node(id);
-        // No other node's bits depend on those of a leaf.
-        let is_passed = is_top || matches!(from.state, State::Inner { .. });
-        let mut own = |own: &[u8], extent: u32| -> (u16, u32, u16) {
-            if self.kind == Kind::List {
-                return (0, 0, 0);
-            }
-            if is_passed {
-                path.put(floor, own);
-            }
-            let own = if is_top { &path.0[..extent.div_ceil(8) as usize] } else { own };
-            (extent.div_ceil(8) as u16 - own.len() as u16, arena.store(own), own.len() as u16)
+        let mut own = match &from.state {
+            State::Leaf { tail, .. } if self.kind == Kind::Map => self.arena.tail(*tail, floor),
+            State::Inner { bit, label, .. } => self.arena.label(label, floor, *bit),
+            _ => &[],
         };
+        // No other node's bits depend on those of a leaf.
+        if is_top || matches!(from.state, State::Inner { .. }) {
+            path.put(floor, own);
+        }
+        if is_top {
+            own = &path.0[..self.arena.extent(id).div_ceil(8) as usize];
+        }
         let state = match from.state {
             State::Leaf { tail, target_len, .. } => {
-                let extent = 8 * tail.key_len() as u32;
-                let (start, offset, len) = own(self.arena.tail(tail, floor), extent);
-                let target = arena.store(self.arena.target(id));
-                State::Leaf { tail: Tail { offset, start, len }, target, target_len }
+                let start = (tail.key_len() - own.len()) as u16;
+                let tail = Tail { offset: arena.store(own), start, len: own.len() as u16 };
+                State::Leaf { tail, target: arena.store(self.arena.target(id)), target_len }
             }
-            State::Inner { bit, label, start, .. } => {
-                let (start, label, _) = own(self.arena.label(label, start, floor, bit), bit);
-                State::Inner { bit, label, start, left: Self::TOP, right: Self::TOP }
+            State::Inner { bit, .. } => {
+                State::Inner { bit, label: arena.store_label(own, bit), left: Self::TOP, right: Self::TOP }
             }
             other => other,
         };

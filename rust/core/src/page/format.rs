@@ -106,8 +106,8 @@ impl Page {
             (Kind::Map, State::Leaf { tail, .. }) => {
                 node::bytes(&node::MapLeaf { key: self.arena.tail(tail, 0), target })
             }
-            (Kind::Map, State::Inner { bit, label, start, left, right }) => {
-                let path = self.arena.label(label, start, 0, bit);
+            (Kind::Map, State::Inner { bit, label, left, right }) => {
+                let path = self.arena.label(&label, 0, bit);
                 node::bytes(&node::MapInner { bit, path, children: [sum(left), sum(right)] })
             }
             (Kind::List, State::Leaf { .. }) => node::bytes(&node::ListLeaf { measure: top.sum.measure, target }),

@@ -10,7 +10,7 @@ use crate::id::suite::{Digest, Suite};
 use crate::interrupt::{Attempt, Failure};
 use crate::page::format::Page;
 use crate::page::partial::SUM_TOO_LARGE;
-use crate::tree::arena::{Arena, KEEP_LEFT, KEEP_RIGHT, Node, NodeId, SHOWN, State, Tail};
+use crate::tree::arena::{Arena, KEEP_LEFT, KEEP_RIGHT, Label, Node, NodeId, SHOWN, State, Tail};
 use crate::tree::cut::{self, Child};
 use crate::tree::node::Summary;
 use crate::tree::pruned::{self, Form};
@@ -120,7 +120,9 @@ impl Layout {
         for ((subtree, child), keep) in [left, right].into_iter().zip(children).zip(keep) {
             if keep {
                 page_nodes += subtree.page_nodes;
-                page_bytes += subtree.page_bytes + child.own_bytes();
+                let own = child.own_bytes();
+                let is_leaf = matches!(self.arena.node(subtree.top).state, State::Leaf { .. });
+                page_bytes += subtree.page_bytes + if is_leaf { own } else { Label::stored_len(own) };
             } else {
                 page_nodes += 1;
                 self.cut_off(subtree)?;
@@ -128,25 +130,27 @@ impl Layout {
         }
         let [left_top, right_top] = self.drop_cut([left, right], keep);
         let label = self.label([left_top, right_top], bit, prefix);
-        node.state = State::Inner { bit, label, start: 0, left: left_top, right: right_top };
+        node.state = State::Inner { bit, label, left: left_top, right: right_top };
         let top = self.arena.push(node);
         self.open.push(HeldSubtree { top, page_nodes, page_bytes, ..left });
         Ok(())
     }
 
-    /// Where the first `bit` bits of the prefix are stored: a child that stays starts with them, too.
-    fn label(&mut self, children: [NodeId; 2], bit: u32, prefix: &[u8]) -> u32 {
+    /// The label of the first `bit` bits of the prefix: a child that stays starts with them, too.
+    fn label(&mut self, children: [NodeId; 2], bit: u32, prefix: &[u8]) -> Label {
         if self.kind == Kind::List {
-            return 0;
+            return Label::NONE;
         }
-        for child in children {
-            match self.arena.node(child).state {
-                State::Leaf { tail, .. } => return tail.offset,
-                State::Inner { label, .. } => return label,
-                _ => {}
-            }
+        let own = &prefix[..bit.div_ceil(8) as usize];
+        let offset = children.into_iter().find_map(|child| match self.arena.node(child).state {
+            State::Leaf { tail, .. } => Some(tail.offset),
+            State::Inner { bit, label, .. } => label.offset(bit),
+            _ => None,
+        });
+        match offset {
+            Some(offset) => Label::new(own, bit, offset),
+            None => self.arena.store_label(own, bit),
         }
-        self.arena.store(&prefix[..bit.div_ceil(8) as usize])
     }
 
     /// Drops the nodes that were cut off, if they are the last ones. Those of a left subtree before a right one that stays
@@ -215,17 +219,11 @@ impl Layout {
                 State::Leaf { target_len, .. } => {
                     State::Leaf { tail: Tail::NONE, target: arena.store(self.arena.target(id)), target_len }
                 }
-                State::Inner { bit, label, start, left, right } => {
+                State::Inner { bit, label, left, right } => {
                     rest.push((right, bit + 1, Some(there)));
                     rest.push((left, bit + 1, None));
-                    let (label, start) = match self.kind {
-                        Kind::Map => {
-                            let own = self.arena.label(label, start, floor, bit);
-                            (arena.store(own), bit.div_ceil(8) as u16 - own.len() as u16)
-                        }
-                        Kind::List => (0, 0),
-                    };
-                    State::Inner { bit, label, start, left: NodeId(there.0 + 1), right: there }
+                    let label = arena.store_label(self.arena.label(&label, floor, bit), bit);
+                    State::Inner { bit, label, left: NodeId(there.0 + 1), right: there }
                 }
                 State::Stub { extent, .. } => {
                     let page = self.pages.get(from.home as usize).ok_or(UNLINKED)?;

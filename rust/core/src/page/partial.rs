@@ -217,12 +217,11 @@ impl PartialTree {
         let (held, arena) = (&self.pages[page as usize].arena, &mut self.arena);
         let source = held.node(from);
         let state = match source.state {
-            State::Inner { bit, label, start, left, right } => {
-                let len = bit.div_ceil(8) as usize - usize::from(start);
-                let label = arena.store(&held.bytes[label as usize..][..len]);
+            State::Inner { bit, label, left, right } => {
+                let label = arena.copy_label(held, label, bit);
                 let [left, right] = [left, right]
                     .map(|child| arena.push(Node::new(Summary::UNKNOWN, State::Remote { page, node: child })));
-                State::Inner { bit, label, start, left, right }
+                State::Inner { bit, label, left, right }
             }
             State::Leaf { tail, target_len, .. } => {
                 let target = arena.store(held.target(from));

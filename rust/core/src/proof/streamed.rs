@@ -15,7 +15,7 @@ use std::hint::select_unpredictable;
 
 use coregw_lanes::{LANES, prefetch_bytes};
 
-use crate::bits::Side;
+use crate::bits::{Own, Side};
 use crate::id::cid::Cid;
 use crate::id::suite::{Digest, Suite};
 use crate::id::varint::Sevens;
@@ -193,7 +193,7 @@ impl<'p> Nodes for Streamed<'p> {
             [0x02] => {
                 let (bit, label) = self.reader.map_inner(floor)?;
                 self.last = Last::Inner { bit, label };
-                Shape::Inner { bit, label, children: [(), ()] }
+                Shape::Inner { bit, label: Own::Bytes(label), children: [(), ()] }
             }
             [0x03] => return Err(Failure::Stub.into()),
             [0x00] if self.above.is_empty() => Shape::Empty,

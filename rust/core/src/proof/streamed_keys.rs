@@ -3,7 +3,7 @@
 //! Its nodes are in preorder, and so are the visits, so no tree is built in memory. Digests are computed when both
 //! subtrees of a node are complete, those of long proofs several at a time.
 
-use crate::bits::Side;
+use crate::bits::{Own, Side};
 use crate::id::cid::{Cid, Kind};
 use crate::id::suite::{Digest, Suite};
 use crate::interrupt::{Attempt, Failure, Fault};
@@ -119,7 +119,7 @@ impl Preorder for StreamedKeys<'_> {
             [0x02] => {
                 let (bit, label) = self.reader.map_inner(floor)?;
                 self.encoder.descend(floor, label, bit);
-                Shape::Inner { bit, label, children: [(), ()] }
+                Shape::Inner { bit, label: Own::Bytes(label), children: [(), ()] }
             }
             [0x03] => return Err(Failure::Stub.into()),
             [0x00] if at == 0 => {

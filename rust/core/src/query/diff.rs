@@ -70,8 +70,8 @@ impl Half {
     /// Writes the node's own bits into the path. Returns the number of path bits that are known then.
     fn enter(&mut self, at: SideNode) -> u32 {
         match self.tree.state(at.id) {
-            State::Inner { bit, label, start, .. } => {
-                self.path.put(at.floor, self.tree.arena.label(label, start, at.floor, bit));
+            State::Inner { bit, label, .. } => {
+                self.path.put(at.floor, self.tree.arena.label(&label, at.floor, bit));
                 bit
             }
             State::Leaf { tail, .. } => {

@@ -8,7 +8,7 @@ use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::page::partial::{MAX_MISSING_PAGES, PartialTree, Place, SUM_TOO_LARGE, Visiting};
 use crate::query::changes::{ListChangeRef, ListChanges};
 use crate::query::map::Made;
-use crate::tree::arena::{NodeId, State, Tail};
+use crate::tree::arena::{Label, NodeId, State, Tail};
 use crate::tree::descent::{End, Landing, ToIndex, descend};
 use crate::tree::node::Summary;
 use crate::tree::pruned;
@@ -236,7 +236,7 @@ fn replace(tree: &mut PartialTree, top: NodeId, index: u64, leaf: NodeId) -> Att
 
 fn inner(tree: &mut PartialTree, left: NodeId, right: NodeId) -> Attempt<NodeId> {
     let sum = pruned::join(tree.sum(left), tree.sum(right), |_, _| Digest::ZERO).ok_or(SUM_TOO_LARGE)?;
-    Ok(tree.push_fresh(sum, State::Inner { bit: 0, label: 0, start: 0, left, right }))
+    Ok(tree.push_fresh(sum, State::Inner { bit: 0, label: Label::NONE, left, right }))
 }
 
 /// Appends a leaf: it joins the first node of the right spine whose count is a power of two.

@@ -10,7 +10,7 @@ use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::key;
 use crate::page::partial::{Loading, MAX_MISSING_PAGES, PartialTree, SUM_TOO_LARGE, Visiting};
 use crate::query::changes::{MapChangeRef, MapChanges};
-use crate::tree::arena::{NodeId, State, Tail};
+use crate::tree::arena::{Label, NodeId, State, Tail};
 use crate::tree::descent::{BELOW_WHOLE_KEY, Counts, End, Goal, Landing, ToKey, descend};
 use crate::tree::node::Summary;
 use crate::tree::pruned;
@@ -106,7 +106,8 @@ fn make(tree: &mut PartialTree, top: NodeId, change: MapChangeRef<'_>) -> Attemp
             let (leaf, tail) = fresh_leaf(tree, key, after);
             let (left, right) = if bit(key, at) { (id, leaf) } else { (leaf, id) };
             let sum = pruned::join(tree.sum(left), tree.sum(right), |_, _| Digest::ZERO).ok_or(SUM_TOO_LARGE)?;
-            let inner = tree.push_fresh(sum, State::Inner { bit: at, label: tail.offset, start: 0, left, right });
+            let label = Label::new(&key[..at.div_ceil(8) as usize], at, tail.offset);
+            let inner = tree.push_fresh(sum, State::Inner { bit: at, label, left, right });
             tree.graft(&steps, inner)
         }
         (Some(after), _) => {
@@ -154,10 +155,10 @@ fn lengthen(tree: &mut PartialTree, key: &[u8], parent_bit: u32, id: NodeId) -> 
             let tail = Tail { offset, start: 0, len: tail.key_len() as u16 };
             State::Leaf { tail, target, target_len }
         }
-        State::Inner { bit, label, start, left, right } => {
-            whole.put(floor, tree.arena.label(label, start, floor, bit));
-            let label = tree.arena.store(&whole.0[..bit.div_ceil(8) as usize]);
-            State::Inner { bit, label, start: 0, left, right }
+        State::Inner { bit, label, left, right } => {
+            whole.put(floor, tree.arena.label(&label, floor, bit));
+            let label = tree.arena.store_label(&whole.0[..bit.div_ceil(8) as usize], bit);
+            State::Inner { bit, label, left, right }
         }
         other => other,
     };

@@ -121,8 +121,8 @@ impl Scan<'_> {
         }
         let full = self.found.entries.len() == self.limit;
         match tree.state(next.id) {
-            State::Inner { bit, label, start, left, right } => {
-                self.path.put(next.floor, tree.arena.label(label, start, next.floor, bit));
+            State::Inner { bit, label, left, right } => {
+                self.path.put(next.floor, tree.arena.label(&label, next.floor, bit));
                 let position = self.position(bit);
                 match position {
                     Position::PastEnd => return true,

@@ -7,6 +7,7 @@ use std::cell::Cell;
 
 use coregw_lanes::prefetch;
 
+use crate::bits::Own;
 use crate::tree::node::Summary;
 
 /// The index of a node in its arena.
@@ -31,6 +32,43 @@ impl Tail {
     }
 }
 
+/// Where an inner node's own bits are, from byte `start` of the path to the byte of bit `bit - 1`: at most four bytes are
+/// in the node itself, so that most descents read no other memory, and more are at an offset in the arena.
+#[derive(Debug, Clone, Copy)]
+pub struct Label {
+    start: u16,
+    place: [u8; 4],
+}
+
+impl Label {
+    /// The label of an inner node of a list, which has no bits of its own.
+    pub const NONE: Self = Self { start: 0, place: [0; 4] };
+
+    /// The label of a node with this bit. Its bytes, which end with the byte of bit `bit - 1`, are `own`; if they are more
+    /// than four, they are also at this offset in the arena.
+    #[inline]
+    pub fn new(own: &[u8], bit: u32, offset: u32) -> Self {
+        let mut place = [0; 4];
+        match place.get_mut(..own.len()) {
+            Some(few) => few.iter_mut().zip(own).for_each(|(to, from)| *to = *from),
+            None => place = offset.to_ne_bytes(),
+        }
+        Self { start: (bit.div_ceil(8) as usize - own.len()) as u16, place }
+    }
+
+    /// The number of bytes that a label of this length takes in the arena.
+    #[inline]
+    pub fn stored_len(len: u32) -> u32 {
+        if len > 4 { len } else { 0 }
+    }
+
+    /// Where the bytes are in the arena; None if they are in the node.
+    #[inline(always)]
+    pub fn offset(self, bit: u32) -> Option<u32> {
+        (bit.div_ceil(8) > u32::from(self.start) + 4).then(|| u32::from_ne_bytes(self.place))
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 pub enum State {
     /// The empty node.
@@ -43,8 +81,8 @@ pub enum State {
     Released { page: u32, node: NodeId, extent: u32 },
     /// A leaf. In a list its tail is empty.
     Leaf { tail: Tail, target: u32, target_len: u8 },
-    /// An inner node. `label` is where its own bits are stored, from byte `start` to the byte of bit `bit - 1`.
-    Inner { bit: u32, label: u32, start: u16, left: NodeId, right: NodeId },
+    /// An inner node. In a list, its bit is 0.
+    Inner { bit: u32, label: Label, left: NodeId, right: NodeId },
 }
 
 impl State {
@@ -183,8 +221,9 @@ impl Arena {
                     let tail = Tail { offset: bytes + tail.offset, ..tail };
                     State::Leaf { tail, target: bytes + target, target_len }
                 }
-                State::Inner { bit, label, start, left, right } => {
-                    State::Inner { bit, label: bytes + label, start, left: moved(left), right: moved(right) }
+                State::Inner { bit, label, left, right } => {
+                    let place = label.offset(bit).map_or(label.place, |offset| (bytes + offset).to_ne_bytes());
+                    State::Inner { bit, label: Label { place, ..label }, left: moved(left), right: moved(right) }
                 }
                 other => other,
             };
@@ -193,7 +232,24 @@ impl Arena {
         (start, bytes)
     }
 
-    /// Prefetches the bytes at an offset: a label, tail or target that is about to be read.
+    /// Stores the label of a node with this bit; `own` ends with the byte of bit `bit - 1`. Panics as `push` does.
+    #[inline]
+    pub fn store_label(&mut self, own: &[u8], bit: u32) -> Label {
+        let offset = if Label::stored_len(own.len() as u32) > 0 { self.store(own) } else { 0 };
+        Label::new(own, bit, offset)
+    }
+
+    /// Stores the label that a node with this bit has in another arena. Panics as `push` does.
+    #[inline]
+    pub fn copy_label(&mut self, from: &Self, label: Label, bit: u32) -> Label {
+        let Some(offset) = label.offset(bit) else {
+            return label;
+        };
+        let len = bit.div_ceil(8) as usize - usize::from(label.start);
+        Label { place: self.store(&from.bytes[offset as usize..][..len]).to_ne_bytes(), ..label }
+    }
+
+    /// Prefetches the bytes at an offset: a tail or target that is about to be read.
     #[inline(always)]
     pub fn prefetch_bytes(&self, offset: u32) {
         if let Some(first) = self.bytes.get(offset as usize) {
@@ -219,13 +275,25 @@ impl Arena {
 
     /// An inner node's label from byte `floor / 8` on; empty if `floor` is `bit`. Bits outside `floor..bit` are unspecified.
     #[inline]
-    pub fn label(&self, label: u32, start: u16, floor: u32, bit: u32) -> &[u8] {
+    pub fn label<'a>(&'a self, label: &'a Label, floor: u32, bit: u32) -> &'a [u8] {
         // In a list, whose nodes have no bits of their own, `floor` may be past `bit`.
         if floor >= bit {
             return &[];
         }
         let first = (floor / 8) as usize;
-        &self.bytes[label as usize + first - usize::from(start)..][..bit.div_ceil(8) as usize - first]
+        let bytes = label.offset(bit).map_or(&label.place[..], |offset| &self.bytes[offset as usize..]);
+        &bytes[first - usize::from(label.start)..][..bit.div_ceil(8) as usize - first]
+    }
+
+    /// The same bits, as the form in which they are stored gives them at once.
+    #[inline(always)]
+    pub(crate) fn own<'a>(&'a self, label: &'a Label, floor: u32, bit: u32) -> Own<'a> {
+        if label.offset(bit).is_some() {
+            return Own::Bytes(self.label(label, floor, bit));
+        }
+        // If there are no bits, the label may start after `floor`, or end before it; then the word does not matter.
+        let skipped = (floor / 8).saturating_sub(u32::from(label.start));
+        Own::Word(u32::from_be_bytes(label.place).wrapping_shl(8 * skipped))
     }
 
     /// The number of path bits that the node determines: an inner node's `bit`, a leaf's key length in bits.

@@ -138,7 +138,7 @@ pub fn measure(arena: &mut Arena, kind: Kind, id: NodeId) {
 mod tests {
     use super::*;
     use crate::id::suite::Digest;
-    use crate::tree::arena::Tail;
+    use crate::tree::arena::{Label, Tail};
     use crate::tree::node::Summary;
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
             };
             let left = add(State::Stub { extent: 8, ordinal: 0 }, stub);
             let right = add(State::Leaf { tail: Tail::NONE, target: 0, target_len: 0 }, kept);
-            let top = add(State::Inner { bit: 0, label: 0, start: 0, left, right }, 0);
+            let top = add(State::Inner { bit: 0, label: Label::NONE, left, right }, 0);
             measure(&mut arena, Kind::Map, top);
             arena.node(top).height
         };
@@ -202,7 +202,7 @@ mod tests {
             };
             let left = add(State::Stub { extent: 24, ordinal: 0 });
             let right = add(State::Leaf { tail: Tail { offset: 0, start: 0, len: 3 }, target: 0, target_len: 0 });
-            let top = add(State::Inner { bit, label: 0, start: 0, left, right });
+            let top = add(State::Inner { bit, label: Label::NONE, left, right });
             measure(&mut arena, Kind::Map, top);
             u32::from(arena.node(top).weight)
         };

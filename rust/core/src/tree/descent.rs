@@ -3,7 +3,7 @@
 //! It is written once and compiled for each form in which nodes are held: pages (`page::path`), partial trees
 //! (`page::partial`), and the bytes of a proof as they are read (`proof::stream`).
 
-use crate::bits::{self, Divergence, Side};
+use crate::bits::{self, Divergence, Own, Side};
 use crate::interrupt::{Attempt, Failure};
 use crate::key::MAX_KEY;
 use crate::tree::arena::{Arena, NodeId, State};
@@ -20,8 +20,8 @@ pub(crate) enum Shape<'a, Id> {
     Empty,
     /// A leaf; `tail` holds its key from byte `floor / 8` on, and the whole key has `key_len` bytes.
     Leaf { tail: &'a [u8], key_len: usize },
-    /// An inner node; `label` holds its own bits from byte `floor / 8` on.
-    Inner { bit: u32, label: &'a [u8], children: [Id; 2] },
+    /// An inner node, and its own bits.
+    Inner { bit: u32, label: Own<'a>, children: [Id; 2] },
 }
 
 /// The leaf counts of a node and of its left child, which lead to an index of a list.
@@ -35,11 +35,11 @@ impl Arena {
     /// What a node says about the way down; None for a stub.
     #[inline(always)]
     pub(crate) fn shape(&self, id: NodeId, floor: u32) -> Option<Shape<'_, NodeId>> {
-        Some(match self.node(id).state {
-            State::Inner { bit, label, start, left, right } => {
-                Shape::Inner { bit, label: self.label(label, start, floor, bit), children: [left, right] }
+        Some(match &self.node(id).state {
+            &State::Inner { bit, ref label, left, right } => {
+                Shape::Inner { bit, label: self.own(label, floor, bit), children: [left, right] }
             }
-            State::Leaf { tail, .. } => Shape::Leaf { tail: self.tail(tail, floor), key_len: tail.key_len() },
+            State::Leaf { tail, .. } => Shape::Leaf { tail: self.tail(*tail, floor), key_len: tail.key_len() },
             State::Empty => Shape::Empty,
             State::Stub { .. } | State::Remote { .. } | State::Released { .. } => return None,
         })
@@ -137,7 +137,7 @@ impl<Id, Counts> Goal<Id, Counts> for ToKey<'_> {
     fn choose(&mut self, node: &Visited<'_, Id, Counts>, floor: u32) -> Choice {
         debug_assert!(self.0.len() <= MAX_KEY, "a key");
         let divergence = match node.shape {
-            Shape::Inner { bit, label, .. } => match bits::divergence(label, floor, bit, self.0) {
+            Shape::Inner { bit, label, .. } => match label.divergence(floor, bit, self.0) {
                 Divergence::Never => return Choice::Child(Side::of(bits::bit(self.0, bit))),
                 divergence => divergence,
             },

@@ -17,7 +17,7 @@ use crate::id::cid::Kind;
 use crate::id::suite::{Digest, Suite};
 use crate::interrupt::Fault;
 use crate::key;
-use crate::tree::arena::{Arena, Node, NodeId, SHOWN, State, Tail};
+use crate::tree::arena::{Arena, Label, Node, NodeId, SHOWN, State, Tail};
 use crate::tree::cut;
 use crate::tree::encoder::Encoder;
 use crate::tree::node::{SUM_LIMIT, Summary, left_count};
@@ -128,7 +128,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
                 if self.depth >= MAX_LIST_DEPTH {
                     return Err(Fault { why: "a list deeper than any count allows", at });
                 }
-                self.push_inner(0, 0, 0)?;
+                self.push_inner(0, Label::NONE)?;
                 return Ok(false);
             }
             (Kind::Map, 0x00) | (Kind::List, 0x10) => {
@@ -173,14 +173,14 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
     }
 
     #[inline(always)]
-    fn push_inner(&mut self, bit: u32, label: u32, start: u16) -> Result<(), Fault> {
+    fn push_inner(&mut self, bit: u32, label: Label) -> Result<(), Fault> {
         self.owed += 1;
         if self.reader.bytes.len() - self.reader.at < MIN_CHILD * (self.owed + 1) {
             return self.reader.fail("the bytes end inside a node");
         }
         let next = NodeId(self.arena.nodes.len() as u32 + 1);
         // Equal children mark a node whose left child is incomplete.
-        let state = State::Inner { bit, label, start, left: next, right: next };
+        let state = State::Inner { bit, label, left: next, right: next };
         self.parent = self.push_shown(Summary::UNKNOWN, state, self.parent)?.0;
         if !MAP {
             self.depth += 1;
@@ -192,9 +192,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
     fn map_inner(&mut self) -> Result<(), Fault> {
         let (bit, label) = self.reader.map_inner(self.floor)?;
         self.encoder.descend(self.floor, label, bit);
-        // An empty label starts where it ends.
-        let start = if label.is_empty() { bit.div_ceil(8) } else { self.floor / 8 };
-        self.push_inner(bit, (self.reader.at - label.len()) as u32, start as u16)?;
+        self.push_inner(bit, Label::new(label, bit, (self.reader.at - label.len()) as u32))?;
         self.floor = bit + 1;
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The encoder of pruned trees, in preorder (protocol section 4).
 
-use crate::bits::top_bits;
+use crate::bits::{self, Own, top_bits};
 use crate::id::cid::Kind;
 use crate::id::varint;
 use crate::tree::arena::{Arena, NodeId, SHOWN, State};
@@ -56,15 +56,18 @@ pub fn encode_to<'a>(
 #[inline(always)]
 pub fn write_shown(out: &mut Vec<u8>, kind: Kind, arena: &Arena, id: NodeId, floor: u32) {
     let node = arena.node(id);
-    match (node.state, kind) {
-        (State::Inner { bit, label, start, .. }, Kind::Map) => {
-            out.push(0x02);
-            varint::write(out, u64::from(bit - floor));
-            write_own(out, arena.label(label, start, floor, bit), floor, bit);
-        }
+    match (&node.state, kind) {
+        (&State::Inner { bit, ref label, .. }, Kind::Map) => match arena.own(label, floor, bit) {
+            Own::Word(own) => write_short_inner(out, own, floor, bit),
+            Own::Bytes(own) => {
+                out.push(0x02);
+                varint::write(out, u64::from(bit - floor));
+                write_own(out, own, floor, bit);
+            }
+        },
         (State::Inner { .. }, Kind::List) => out.push(0x12),
         (State::Leaf { tail, .. }, Kind::Map) => {
-            let tail = arena.tail(tail, floor);
+            let tail = arena.tail(*tail, floor);
             out.push(0x01);
             varint::write(out, tail.len() as u64);
             write_own(out, tail, floor, u32::MAX);
@@ -77,6 +80,18 @@ pub fn write_shown(out: &mut Vec<u8>, kind: Kind, arena: &Arena, id: NodeId, flo
         }
         (_, kind) => out.push(if kind == Kind::Map { 0x00 } else { 0x10 }),
     }
+}
+
+/// Appends an inner node of a map whose own bits are in a word, in one copy of constant length.
+#[inline(always)]
+fn write_short_inner(out: &mut Vec<u8>, own: u32, floor: u32, bit: u32) {
+    let gap = bit - floor;
+    debug_assert!(gap <= 32, "the own bits are in a word");
+    let label = u32::from_le_bytes((own & bits::word_mask(floor, bit)).to_be_bytes());
+    let label_len = if gap == 0 { 0 } else { bit.div_ceil(8) - floor / 8 };
+    let len = out.len() + 2 + label_len as usize;
+    out.extend_from_slice(&(0x02 | u64::from(gap) << 8 | u64::from(label) << 16).to_le_bytes());
+    out.truncate(len);
 }
 
 #[inline(always)]

@@ -319,8 +319,8 @@ impl Export {
                 let key = &self.path.0[..usize::from(tail.start) + usize::from(tail.len)];
                 MapLeaf { key, target: arena.target(next.node) }.write(block);
             }
-            (Kind::Map, State::Inner { bit, label, start, left, right }) => {
-                self.path.put(next.floor, arena.label(label, start, next.floor, bit));
+            (Kind::Map, State::Inner { bit, label, left, right }) => {
+                self.path.put(next.floor, arena.label(&label, next.floor, bit));
                 let path = &self.path.0[..bit.div_ceil(8) as usize];
                 MapInner { bit, path, children: [&arena.node(left).sum, &arena.node(right).sum] }.write(block);
             }

@@ -54,14 +54,15 @@ impl PageMaker {
         let block = self.trees.blocks.get(&record).await?;
         let arena = &mut self.arena;
         let (count, measure) = block.amounts();
-        let own = arena.store(block.own().0);
         let state = match block {
             Block::Empty => State::Empty,
             Block::Leaf { key, target, .. } => {
-                let tail = Tail { offset: own, start: 0, len: key.len() as u16 };
+                let tail = Tail { offset: arena.store(key), start: 0, len: key.len() as u16 };
                 State::Leaf { tail, target: arena.store(target), target_len: target.len() as u8 }
             }
-            Block::Inner { bit, .. } => State::Inner { bit, label: own, start: 0, left: Page::TOP, right: Page::TOP },
+            Block::Inner { bit, prefix, .. } => {
+                State::Inner { bit, label: arena.store_label(prefix, bit), left: Page::TOP, right: Page::TOP }
+            }
         };
         let mut node = Node::new(Summary { count, measure, digest: record.digest }, state);
         node.flags = SHOWN;

@@ -61,13 +61,10 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Pages<P, F> {
         };
         let arena = &page.arena;
         match arena.node(scout.id.node).state {
-            State::Inner { bit, label, left, right, .. } => {
+            State::Inner { bit, left, right, .. } => {
                 let [next, sibling] = if bits::bit(scout.key, bit) { [right, left] } else { [left, right] };
                 prefetch(&arena.node(next).state);
                 prefetch(&arena.node(sibling).sum);
-                if scout.floor < bit {
-                    arena.prefetch_bytes(label);
-                }
                 (scout.id.node, scout.floor) = (next, bit + 1);
                 true
             }
