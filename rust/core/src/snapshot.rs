@@ -78,7 +78,7 @@ impl Snapshot {
     }
 
     fn sum(&self) -> Summary {
-        self.top.arena.node(Page::TOP).sum
+        self.top.arena.sum(Page::TOP)
     }
 
     /// The root CID.

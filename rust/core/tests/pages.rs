@@ -274,7 +274,7 @@ fn inner_pages_are_the_stubs_above_further_pages() {
     for (digest, bytes) in pages(&tree) {
         let page = Page::parse(&bytes, Kind::Map, Suite::Blake3, &digest).expect("a page");
         let stubs = page.arena.nodes.iter().filter(|node| matches!(node.state, State::Stub { .. }) && node.height > 0);
-        let stubs: Vec<_> = stubs.map(|node| node.sum.digest).collect();
+        let stubs: Vec<_> = stubs.map(|node| node.digest).collect();
         assert_eq!(inner_pages(&bytes).iter().map(|page| page.digest).collect::<Vec<_>>(), stubs);
         if !stubs.is_empty() {
             for end in 0..bytes.len() {

@@ -14,9 +14,7 @@ use crate::tree::pruned;
 impl PartialTree {
     /// Adds a fresh node.
     pub(crate) fn push_fresh(&mut self, sum: Summary, state: State) -> NodeId {
-        let mut node = Node::new(sum, state);
-        node.flags = FRESH | SHOWN;
-        self.arena.push(node)
+        self.arena.push(Node { flags: FRESH | SHOWN, ..Node::new(&sum, state) }, sum.measure)
     }
 
     /// Replaces the end of `path` by `child` and returns the new top. Fresh nodes on the path are changed in place, others
@@ -31,10 +29,10 @@ impl PartialTree {
                 Side::Right => right = child,
             }
             let state = State::Inner { bit, label, left, right };
-            let sum = pruned::join(self.sum(left), self.sum(right), |_, _| Digest::ZERO).ok_or(SUM_TOO_LARGE)?;
+            let sum = pruned::join(&self.sum(left), &self.sum(right), |_, _| Digest::ZERO).ok_or(SUM_TOO_LARGE)?;
             child = if self.node(id).has(FRESH) {
-                let node = self.arena.node_mut(id);
-                (node.sum, node.state) = (sum, state);
+                self.arena.set_sum(id, &sum);
+                self.arena.node_mut(id).state = state;
                 id
             } else {
                 self.push_fresh(sum, state)
@@ -58,12 +56,12 @@ impl PartialTree {
             }
             match self.state(id) {
                 State::Inner { bit, left, right, .. } if children_done => {
-                    let (l, r) = (*self.sum(left), *self.sum(right));
+                    let (l, r) = (self.sum(left), self.sum(right));
                     let digest = match self.kind {
                         Kind::Map => encoder.map_inner(bit, &l, &r),
                         Kind::List => encoder.list_inner(&l, &r),
                     };
-                    self.arena.node_mut(id).sum.digest = digest;
+                    self.arena.node_mut(id).digest = digest;
                 }
                 State::Inner { bit, label, left, right } => {
                     encoder.put(floor, self.arena.label(&label, floor, bit));
@@ -86,19 +84,22 @@ impl PartialTree {
                 encoder.put(0, key);
                 encoder.map_leaf(key.len(), self.arena.target(id))
             }
-            (Kind::List, State::Leaf { .. }) => encoder.list_leaf(node.sum.measure, self.arena.target(id)),
+            (Kind::List, State::Leaf { .. }) => encoder.list_leaf(self.arena.measure(id), self.arena.target(id)),
             (Kind::Map, _) => encoder.map_empty(),
             (Kind::List, _) => encoder.list_empty(),
         };
-        self.arena.node_mut(id).sum.digest = digest;
+        self.arena.node_mut(id).digest = digest;
     }
 
     /// Decides which children stay in the page of a fresh node.
     pub(crate) fn decide_cut(&mut self, id: NodeId) {
         match self.state(id) {
             State::Inner { bit, left, right, .. } => {
-                let children = [left, right]
-                    .map(|child| cut::Child::of(self.source_node(child), self.kind, bit + 1, self.extent(child)));
+                let children = [left, right].map(|child| {
+                    let (arena, there) = self.source(child);
+                    let extent = self.extent(child);
+                    cut::Child::of(arena.node(there), arena.measure(there), self.kind, bit + 1, extent)
+                });
                 cut::apply(self.arena.node_mut(id), children);
             }
             State::Leaf { .. } => cut::measure(&mut self.arena, self.kind, id),

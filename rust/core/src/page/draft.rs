@@ -22,8 +22,7 @@ impl PartialTree {
         let mut built = BTreeMap::new();
         // Pages come after the pages above them, so in reverse order every link finds its page.
         for (mut draft, top) in drafts.into_iter().zip(&tops).rev() {
-            draft.arena.nodes.shrink_to_fit();
-            draft.arena.bytes.shrink_to_fit();
+            draft.arena.shrink();
             let next = draft.stubs.iter().map(|&id| self.linked_page(id, &built)).collect::<Attempt<_>>()?;
             built.insert(*top, Arc::new(Page::new(self.kind, self.suite, draft.arena, next)));
         }
@@ -89,7 +88,7 @@ impl PartialTree {
                         None
                     }
                     State::Released { page, .. } => self.released_page(page),
-                    State::Stub { .. } => Some(self.node(id).sum.digest),
+                    State::Stub { .. } => Some(self.node(id).digest),
                     _ => None,
                 };
                 missing.extend(needed.filter(|digest| self.page_at(digest, None).is_err()));
@@ -200,18 +199,14 @@ impl PartialTree {
             }
             other => other,
         };
-        let mut node = Node::new(from.sum, state);
-        (node.height, node.weight, node.flags) = (from.height, from.weight, SHOWN);
-        arena.push(node)
+        arena.push(Node { state, flags: SHOWN, ..*from }, self.arena.measure(id))
     }
 
     fn draft_stub(&self, id: NodeId, draft: &mut Draft) -> NodeId {
-        let from = self.source_node(id);
+        let (arena, there) = self.source(id);
         let state = State::Stub { extent: self.extent(id), ordinal: draft.stubs.len() as u32 };
-        let mut node = Node::new(from.sum, state);
-        (node.height, node.weight) = (from.height, from.weight);
         draft.stubs.push(id);
-        draft.arena.push(node)
+        draft.arena.push(Node { state, flags: 0, ..*arena.node(there) }, arena.measure(there))
     }
 
     fn linked_page(&self, id: NodeId, built: &BTreeMap<NodeId, Arc<Page>>) -> Attempt<Arc<Page>> {
@@ -223,7 +218,7 @@ impl PartialTree {
                 State::Stub { ordinal, .. } => self.pages[page as usize].next.get(ordinal as usize),
                 _ => None,
             },
-            _ => self.pages.get(self.node(id).home as usize),
+            _ => self.entered.get(&id).and_then(|&page| self.pages.get(page as usize)),
         };
         page.map(Arc::clone).ok_or(UNLINKED.into())
     }

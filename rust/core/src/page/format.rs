@@ -89,18 +89,18 @@ impl Page {
 
     /// The digest of the top node, which names the page.
     pub fn digest(&self) -> Digest {
-        self.arena.node(Self::TOP).sum.digest
+        self.arena.node(Self::TOP).digest
     }
 
     /// Encodes the page for a store.
     pub fn to_bytes(&self) -> Vec<u8> {
-        writer::encode(&self.arena, self.kind, Self::TOP, Form::Page, |id| &self.arena.node(id).sum)
+        writer::encode(&self.arena, self.kind, Self::TOP, Form::Page, |id| (&self.arena, id))
     }
 
     /// Encodes the top node (protocol section 3): the block that its root CID names.
     pub fn top_block(&self) -> Vec<u8> {
         let top = self.arena.node(Self::TOP);
-        let sum = |id| &self.arena.node(id).sum;
+        let sum = |id| self.arena.sum(id);
         let target = self.arena.target(Self::TOP);
         match (self.kind, top.state) {
             (Kind::Map, State::Leaf { tail, .. }) => {
@@ -108,11 +108,11 @@ impl Page {
             }
             (Kind::Map, State::Inner { bit, label, left, right }) => {
                 let path = self.arena.label(&label, 0, bit);
-                node::bytes(&node::MapInner { bit, path, children: [sum(left), sum(right)] })
+                node::bytes(&node::MapInner { bit, path, children: [&sum(left), &sum(right)] })
             }
-            (Kind::List, State::Leaf { .. }) => node::bytes(&node::ListLeaf { measure: top.sum.measure, target }),
+            (Kind::List, State::Leaf { .. }) => node::bytes(&node::ListLeaf { measure: sum(Self::TOP).measure, target }),
             (Kind::List, State::Inner { left, right, .. }) => {
-                node::bytes(&node::ListInner { children: [sum(left), sum(right)] })
+                node::bytes(&node::ListInner { children: [&sum(left), &sum(right)] })
             }
             (Kind::Map, _) => node::bytes(&node::Tag(0x00)),
             (Kind::List, _) => node::bytes(&node::Tag(0x10)),
@@ -121,7 +121,7 @@ impl Page {
 
     /// The digests of the page's stubs, which name the pages below.
     pub fn stubs(&self) -> impl Iterator<Item = Digest> + '_ {
-        self.arena.nodes.iter().filter(|node| matches!(node.state, State::Stub { .. })).map(|node| node.sum.digest)
+        self.arena.nodes.iter().filter(|node| matches!(node.state, State::Stub { .. })).map(|node| node.digest)
     }
 
     /// Prefetches the head of the page that a stub stands for, if it is linked.

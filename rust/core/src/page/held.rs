@@ -30,8 +30,8 @@ impl Default for Released {
 /// How to undo what was loaded since some moment.
 #[derive(Default)]
 pub(crate) struct Undo {
-    /// Nodes that were there then, as they were.
-    pub(crate) before: Vec<(NodeId, Node)>,
+    /// Nodes that were there then, as they were, with their measures.
+    pub(crate) before: Vec<(NodeId, Node, u64)>,
     /// The number of nodes, bytes and pages then, and the size of the pages. No nodes: nothing is recorded.
     pub(crate) nodes: usize,
     pub(crate) bytes: usize,
@@ -44,7 +44,7 @@ impl Undo {
     #[inline]
     pub(crate) fn note(&mut self, id: NodeId, arena: &Arena) {
         if (id.0 as usize) < self.nodes {
-            self.before.push((id, *arena.node(id)));
+            self.before.push((id, *arena.node(id), arena.measure(id)));
         }
     }
 }

@@ -56,14 +56,14 @@ pub(crate) struct Subtree {
 
 impl Subtree {
     pub(crate) fn sum(&self) -> Summary {
-        self.arena.node(self.held.top).sum
+        self.arena.sum(self.held.top)
     }
 }
 
 pub(crate) struct Layout {
     kind: Kind,
     suite: Suite,
-    /// Nodes that are on no page yet. A subtree that was cut off is a stub, whose `home` is the number of its page.
+    /// Nodes that are on no page yet. A subtree that was cut off is a stub, whose ordinal is the number of its page.
     arena: Arena,
     /// Pages that were completed, if they are kept in memory.
     pages: Vec<Arc<Page>>,
@@ -90,7 +90,7 @@ impl Layout {
         let tail = Tail { offset: bytes, start: 0, len: key.len() as u16 };
         let state = State::Leaf { tail, target: self.arena.store(target), target_len: target.len() as u8 };
         let weight = cut::leaf_weight(self.kind, sum.measure, target.len());
-        let top = self.arena.push(Node { weight, flags: SHOWN, ..Node::new(sum, state) });
+        let top = self.arena.push(Node { weight, flags: SHOWN, ..Node::new(&sum, state) }, sum.measure);
         self.open.push(HeldSubtree { top, start: top, bytes, page_nodes: 1, page_bytes: target.len() as u32 });
     }
 
@@ -109,11 +109,14 @@ impl Layout {
         let (Some(right), Some(left)) = (self.open.pop(), self.open.pop()) else {
             return Err(Failure::Invalid("an inner node without two children").into());
         };
-        let [l, r] = [left.top, right.top].map(|id| self.arena.node(id));
-        let sum = pruned::join(&l.sum, &r.sum, |_, _| digest).ok_or(SUM_TOO_LARGE)?;
-        let children =
-            [left.top, right.top].map(|id| Child::of(self.arena.node(id), self.kind, bit + 1, self.arena.extent(id)));
-        let mut node = Node { flags: SHOWN, ..Node::new(sum, State::Empty) };
+        let tops = [left.top, right.top];
+        let [l, r] = tops.map(|id| self.arena.sum(id));
+        let sum = pruned::join(&l, &r, |_, _| digest).ok_or(SUM_TOO_LARGE)?;
+        let children = tops.map(|id| {
+            let extent = self.arena.extent(id);
+            Child::of(self.arena.node(id), self.arena.measure(id), self.kind, bit + 1, extent)
+        });
+        let mut node = Node { flags: SHOWN, ..Node::new(&sum, State::Empty) };
         cut::apply(&mut node, children);
         let keep = [node.has(KEEP_LEFT), node.has(KEEP_RIGHT)];
         let (mut page_nodes, mut page_bytes) = (1, 0);
@@ -121,8 +124,8 @@ impl Layout {
             if keep {
                 page_nodes += subtree.page_nodes;
                 let own = child.own_bytes();
-                let is_leaf = matches!(self.arena.node(subtree.top).state, State::Leaf { .. });
-                page_bytes += subtree.page_bytes + if is_leaf { own } else { Label::stored_len(own) };
+                let own = if self.is_leaf(subtree.top) { own } else { Label::stored_len(own) };
+                page_bytes += subtree.page_bytes + own;
             } else {
                 page_nodes += 1;
                 self.cut_off(subtree)?;
@@ -131,9 +134,13 @@ impl Layout {
         let [left_top, right_top] = self.drop_cut([left, right], keep);
         let label = self.label([left_top, right_top], bit, prefix);
         node.state = State::Inner { bit, label, left: left_top, right: right_top };
-        let top = self.arena.push(node);
+        let top = self.arena.push(node, sum.measure);
         self.open.push(HeldSubtree { top, page_nodes, page_bytes, ..left });
         Ok(())
+    }
+
+    fn is_leaf(&self, id: NodeId) -> bool {
+        matches!(self.arena.node(id).state, State::Leaf { .. })
     }
 
     /// The label of the first `bit` bits of the prefix: a child that stays starts with them, too.
@@ -160,12 +167,12 @@ impl Layout {
             return [left.top, right.top];
         }
         let arena = &mut self.arena;
-        let stubs = [*arena.node(left.top), *arena.node(right.top)];
+        let stubs = [left.top, right.top].map(|id| (*arena.node(id), arena.measure(id)));
         let first = if keep[0] { right } else { left };
-        arena.nodes.truncate(first.start.0 as usize);
-        arena.bytes.truncate(first.bytes as usize);
-        let left_top = if keep[0] { left.top } else { arena.push(stubs[0]) };
-        [left_top, arena.push(stubs[1])]
+        arena.truncate(first.start.0 as usize, first.bytes as usize);
+        let [left_stub, right_stub] = stubs;
+        let left_top = if keep[0] { left.top } else { arena.push(left_stub.0, left_stub.1) };
+        [left_top, arena.push(right_stub.0, right_stub.1)]
     }
 
     /// Creates the page of a subtree, and replaces the subtree by a stub.
@@ -175,9 +182,9 @@ impl Layout {
         match self.destination {
             Destination::Store => {
                 self.encoded.clear();
-                let sum = |id| &self.arena.node(id).sum;
-                writer::encode_to(&mut self.encoded, &self.arena, self.kind, top, Form::Page, sum);
-                self.stored.push((sum(top).digest, self.encoded.clone()));
+                let arena = &self.arena;
+                writer::encode_to(&mut self.encoded, arena, self.kind, top, Form::Page, |id| (arena, id));
+                self.stored.push((arena.node(top).digest, self.encoded.clone()));
             }
             Destination::Memory => {
                 let page = self.page(subtree)?;
@@ -185,18 +192,16 @@ impl Layout {
             }
         }
         let node = self.arena.node_mut(top);
-        node.state = State::Stub { extent, ordinal: 0 };
-        (node.flags, node.home) = (0, number);
+        node.state = State::Stub { extent, ordinal: number };
+        node.flags = 0;
         Ok(())
     }
 
     /// Copies the nodes of a subtree that are on no page yet, in preorder, to a page of exactly their size. The page's top
     /// stores all its bits, the others only those from their floor on.
     fn page(&self, subtree: HeldSubtree) -> Attempt<Page> {
-        let top_bytes = match self.kind {
-            Kind::Map => self.arena.extent(subtree.top).div_ceil(8),
-            Kind::List => 0,
-        };
+        let top_bytes = self.arena.extent(subtree.top).div_ceil(8);
+        let top_bytes = if self.is_leaf(subtree.top) { top_bytes } else { Label::stored_len(top_bytes) };
         let (mut arena, mut next) = (Arena::default(), Vec::new());
         arena.reserve(subtree.page_nodes as usize, (subtree.page_bytes + top_bytes) as usize);
         // Nodes to copy, with their floors and the parents of which they are the right child.
@@ -225,15 +230,14 @@ impl Layout {
                     let label = arena.store_label(self.arena.label(&label, floor, bit), bit);
                     State::Inner { bit, label, left: NodeId(there.0 + 1), right: there }
                 }
-                State::Stub { extent, .. } => {
-                    let page = self.pages.get(from.home as usize).ok_or(UNLINKED)?;
+                State::Stub { extent, ordinal } => {
+                    let page = self.pages.get(ordinal as usize).ok_or(UNLINKED)?;
                     next.push(Arc::clone(page));
                     State::Stub { extent, ordinal: next.len() as u32 - 1 }
                 }
                 other => other,
             };
-            let (height, weight, flags) = (from.height, from.weight, from.flags & SHOWN);
-            arena.push(Node { height, weight, flags, ..Node::new(from.sum, state) });
+            arena.push(Node { state, flags: from.flags & SHOWN, ..*from }, self.arena.measure(id));
         }
         Ok(Page::new(self.kind, self.suite, arena, next))
     }
@@ -252,8 +256,8 @@ impl Layout {
         let first_page = self.pages.len() as u32;
         let (start, bytes) = self.arena.append(&arena);
         for node in &mut self.arena.nodes[start.0 as usize..] {
-            if let State::Stub { .. } = node.state {
-                node.home += first_page;
+            if let State::Stub { ordinal, .. } = &mut node.state {
+                *ordinal += first_page;
             }
         }
         self.pages.extend(pages);
@@ -266,14 +270,14 @@ impl Layout {
         let whole = match self.open[..] {
             [] => {
                 let sum = Summary { count: 0, measure: 0, digest: empty };
-                let top = self.arena.push(Node { flags: SHOWN, ..Node::new(sum, State::Empty) });
+                let top = self.arena.push(Node { flags: SHOWN, ..Node::new(&sum, State::Empty) }, 0);
                 HeldSubtree { top, start: top, bytes: 0, page_nodes: 1, page_bytes: 0 }
             }
             [only] => only,
             _ => return Err(UNJOINED.into()),
         };
         self.cut_off(whole)?;
-        let sum = self.arena.node(whole.top).sum;
+        let sum = self.arena.sum(whole.top);
         Ok(Built { sum, top: self.pages.pop(), stored: self.stored })
     }
 }

@@ -14,7 +14,7 @@
 //!     └─────────┘    ╱ ╲
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::bits::Side;
@@ -48,6 +48,8 @@ pub(crate) struct PartialTree {
     pub(crate) arena: Arena,
     /// Pages that nodes were copied from; holding them keeps the cache from evicting them during the query.
     pub(crate) pages: Vec<Arc<Page>>,
+    /// In a tree that is whole in memory: the pages whose top nodes were copied.
+    pub(crate) entered: BTreeMap<NodeId, u32>,
     pub(crate) released: Released,
     pub(crate) undo: Undo,
     pub(crate) supply: Supply,
@@ -68,9 +70,9 @@ impl PartialTree {
     pub(crate) const TOP: NodeId = NodeId(0);
 
     fn with(kind: Kind, suite: Suite, arena: Arena) -> Self {
-        let (pages, supply) = (Vec::new(), Supply::default());
+        let (pages, entered, supply) = (Vec::new(), BTreeMap::new(), Supply::default());
         let (released, undo) = (Released::default(), Undo::default());
-        Self { kind, suite, arena, pages, released, undo, supply, budget: u64::MAX, visited: 0 }
+        Self { kind, suite, arena, pages, entered, released, undo, supply, budget: u64::MAX, visited: 0 }
     }
 
     /// Opens the tree of a root; pages that `source` does not have are asked for.
@@ -78,7 +80,7 @@ impl PartialTree {
         let mut tree = Self::with(root.kind, root.suite, Arena::spare());
         tree.arena.reserve(NODES, BYTES);
         let sum = Summary { count: 0, measure: 0, digest: root.digest };
-        tree.arena.push(Node::new(sum, State::Stub { extent: 0, ordinal: 0 }));
+        tree.arena.push(Node::new(&sum, State::Stub { extent: 0, ordinal: 0 }), 0);
         tree.supply = Supply::from(source);
         tree
     }
@@ -88,10 +90,9 @@ impl PartialTree {
         let mut tree = Self::with(page.kind, page.suite, Arena::spare());
         tree.arena.reserve(NODES, BYTES);
         tree.pages.push(Arc::clone(page));
-        let mut node = Node::new(Summary::UNKNOWN, State::Remote { page: 0, node: Page::TOP });
-        node.flags = PAGE_TOP;
-        node.home = 0;
-        tree.arena.push(node);
+        let node = Node::new(&Summary::UNKNOWN, State::Remote { page: 0, node: Page::TOP });
+        tree.arena.push(Node { flags: PAGE_TOP, ..node }, 0);
+        tree.entered.insert(Self::TOP, 0);
         tree
     }
 
@@ -117,19 +118,20 @@ impl PartialTree {
         self.arena.node(id)
     }
 
-    /// The node itself, or the node of a page that has not been copied into it yet.
+    /// The node itself, or the node of a page that has not been copied into it yet, and the arena that holds it.
     #[inline]
-    pub(crate) fn source_node(&self, id: NodeId) -> &Node {
+    pub(crate) fn source(&self, id: NodeId) -> (&Arena, NodeId) {
         match self.node(id).state {
-            State::Remote { page, node } => self.pages[page as usize].arena.node(node),
-            _ => self.node(id),
+            State::Remote { page, node } => (&self.pages[page as usize].arena, node),
+            _ => (&self.arena, id),
         }
     }
 
     /// The summary of the subtree below a node.
     #[inline]
-    pub(crate) fn sum(&self, id: NodeId) -> &Summary {
-        &self.source_node(id).sum
+    pub(crate) fn sum(&self, id: NodeId) -> Summary {
+        let (arena, there) = self.source(id);
+        arena.sum(there)
     }
 
     #[inline]
@@ -169,7 +171,7 @@ impl PartialTree {
                 self.copy(id, page, node);
             }
             _ if self.may_lack_pages() => {
-                let page = self.page_at(&self.node(id).sum.digest.clone(), None)?;
+                let page = self.page_at(&self.node(id).digest.clone(), None)?;
                 self.enter(id, page);
             }
             _ => return Err(Failure::Stub.into()),
@@ -181,7 +183,7 @@ impl PartialTree {
     fn fetch(&mut self, id: NodeId, page: u32, node: NodeId) -> Attempt<()> {
         let held = &self.pages[page as usize];
         if let State::Stub { ordinal, .. } = held.arena.node(node).state {
-            let digest = held.arena.node(node).sum.digest;
+            let digest = held.arena.node(node).digest;
             let linked = held.next.get(ordinal as usize).map(Arc::clone);
             let page = self.page_at(&digest, linked)?;
             self.enter(id, page);
@@ -194,7 +196,7 @@ impl PartialTree {
     /// Encodes the tree before any change, with everything pruned that was not visited. O(bytes).
     pub(crate) fn proof(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.arena.bytes.len() + TYPICAL_NODE * self.arena.nodes.len());
-        writer::encode_to(&mut out, &self.arena, self.kind, Self::TOP, Form::Proof, |id| self.sum(id));
+        writer::encode_to(&mut out, &self.arena, self.kind, Self::TOP, Form::Proof, |id| self.source(id));
         out
     }
 
@@ -209,6 +211,9 @@ impl PartialTree {
         let number = self.hold(page);
         self.copy(id, number, Page::TOP);
         self.arena.node_mut(id).flags |= PAGE_TOP;
+        if !self.may_lack_pages() {
+            self.entered.insert(id, number);
+        }
     }
 
     /// Copies a node of a page, with references to its children.
@@ -220,7 +225,7 @@ impl PartialTree {
             State::Inner { bit, label, left, right } => {
                 let label = arena.copy_label(held, label, bit);
                 let [left, right] = [left, right]
-                    .map(|child| arena.push(Node::new(Summary::UNKNOWN, State::Remote { page, node: child })));
+                    .map(|child| arena.push(Node::new(&Summary::UNKNOWN, State::Remote { page, node: child }), 0));
                 State::Inner { bit, label, left, right }
             }
             State::Leaf { tail, target_len, .. } => {
@@ -231,10 +236,9 @@ impl PartialTree {
             }
             other => other,
         };
+        arena.set_sum(id, &held.sum(from));
         let node = arena.node_mut(id);
-        node.sum = source.sum;
         node.state = state;
-        node.home = page;
         (node.height, node.weight) = (source.height, source.weight);
     }
 
@@ -261,7 +265,7 @@ impl PartialTree {
                 }
                 State::Stub { ordinal, .. } => {
                     let linked = page.next.get(ordinal as usize).map(Arc::clone);
-                    page = match self.page_at(&page.arena.node(node).sum.digest, linked) {
+                    page = match self.page_at(&page.arena.node(node).digest, linked) {
                         Ok(page) => page,
                         Err(Interrupt::Pages(pages)) => {
                             missing.extend(pages);
@@ -279,8 +283,8 @@ impl PartialTree {
     /// The summary of the subtree at a place.
     pub(crate) fn sum_at(&self, place: &Place) -> Summary {
         match place {
-            Place::Here(id) => *self.sum(*id),
-            Place::There(page, node) => page.arena.node(*node).sum,
+            Place::Here(id) => self.sum(*id),
+            Place::There(page, node) => page.arena.sum(*node),
         }
     }
 

@@ -124,7 +124,7 @@ impl Nodes for OnePage<'_> {
             return Err(Failure::Stub.into());
         };
         // Without a panic, so that the compiler drops the counts where the goal does not need them.
-        let count = |id: NodeId| self.arena.nodes.get(id.0 as usize).map_or(0, |node| node.sum.count);
+        let count = |id: NodeId| self.arena.nodes.get(id.0 as usize).map_or(0, |node| node.count);
         let left = if let Shape::Inner { children: [left, _], .. } = shape { count(left) } else { 0 };
         Ok(Visited { shape, counts: Counts { here: count(id), left } })
     }
@@ -179,7 +179,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> PagePath<P, F> {
     fn load(&mut self, stub: Option<NodeId>) -> Attempt<()> {
         let last = self.pages.last().zip(stub);
         let (link, digest) = match last.map(|(page, stub)| (page, page.arena.node(stub))) {
-            Some((page, Node { state: State::Stub { ordinal, .. }, sum, .. })) => (Some((page, *ordinal)), &sum.digest),
+            Some((page, Node { state: State::Stub { ordinal, .. }, digest, .. })) => (Some((page, *ordinal)), digest),
             _ => (None, &self.top),
         };
         let page = self.finder.find(link, digest)?;
@@ -192,8 +192,8 @@ impl<P: Deref<Target = Page>, F: Finder<P>> PagePath<P, F> {
         &self.pages[id.page as usize].arena
     }
 
-    fn sum(&self, id: OnPage) -> &Summary {
-        &self.arena(id).node(id.node).sum
+    fn sum(&self, id: OnPage) -> Summary {
+        self.arena(id).sum(id.node)
     }
 
     /// The leaf that was found.
@@ -224,7 +224,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> PagePath<P, F> {
 
     /// The summary of the whole tree.
     pub(crate) fn top(&self) -> Summary {
-        self.pages.first().map_or(Summary::UNKNOWN, |_| *self.sum(TOP))
+        self.pages.first().map_or(Summary::UNKNOWN, |_| self.sum(TOP))
     }
 
     /// An estimate of the length of the proof, in bytes.
@@ -247,17 +247,17 @@ impl<P: Deref<Target = Page>, F: Finder<P>> PagePath<P, F> {
             let arena = &self.pages[step.page as usize].arena;
             writer::write_shown(out, kind, arena, step.node, step.floor);
             if step.side == Side::Right {
-                writer::write_stub(out, kind, &arena.node(step.sibling).sum);
+                writer::write_stub(out, kind, arena, step.sibling);
             }
         }
         let arena = self.arena(last);
         writer::write_shown(out, kind, arena, last.node, floor);
         if let State::Inner { left, right, .. } = arena.node(last.node).state {
-            writer::write_stub(out, kind, &arena.node(left).sum);
-            writer::write_stub(out, kind, &arena.node(right).sum);
+            writer::write_stub(out, kind, arena, left);
+            writer::write_stub(out, kind, arena, right);
         }
         for step in self.steps.iter().rev().filter(|step| step.side == Side::Left) {
-            writer::write_stub(out, kind, &self.pages[step.page as usize].arena.node(step.sibling).sum);
+            writer::write_stub(out, kind, &self.pages[step.page as usize].arena, step.sibling);
         }
         proof
     }

@@ -17,7 +17,7 @@ use crate::interrupt::Attempt;
 use crate::page::format::Page;
 use crate::page::held::{Released, Undo};
 use crate::page::partial::PartialTree;
-use crate::tree::arena::State;
+use crate::tree::arena::{NodeId, State};
 
 impl PartialTree {
     /// Keeps a page, and returns its number.
@@ -39,13 +39,15 @@ impl PartialTree {
             return;
         }
         let first = self.released.pages.len() as u32;
-        for node in &mut self.arena.nodes[self.released.scanned..] {
-            let State::Remote { page, node: there } = node.state else {
+        for id in (self.released.scanned as u32..self.arena.nodes.len() as u32).map(NodeId) {
+            let State::Remote { page, node: there } = self.state(id) else {
                 continue;
             };
             let arena = &self.pages[page as usize].arena;
             let (source, extent) = (arena.node(there), arena.extent(there));
-            (node.sum, node.height, node.weight) = (source.sum, source.height, source.weight);
+            self.arena.set_sum(id, &arena.sum(there));
+            let node = self.arena.node_mut(id);
+            (node.height, node.weight) = (source.height, source.weight);
             node.state = match source.state {
                 State::Stub { .. } => State::Stub { extent, ordinal: 0 },
                 _ => State::Released { page: first + page, node: there, extent },
@@ -100,11 +102,10 @@ impl PartialTree {
     /// Makes the tree what it was before the loads that were recorded.
     pub(crate) fn undo_loads(&mut self) {
         let Undo { before, nodes, bytes, pages, held_bytes } = std::mem::take(&mut self.undo);
-        for (id, node) in before.into_iter().rev() {
-            *self.arena.node_mut(id) = node;
+        for (id, node, measure) in before.into_iter().rev() {
+            self.arena.replace(id, node, measure);
         }
-        self.arena.nodes.truncate(nodes);
-        self.arena.bytes.truncate(bytes);
+        self.arena.truncate(nodes, bytes);
         self.forget_regained(pages);
         self.pages.truncate(pages);
         self.released.held_bytes = held_bytes;

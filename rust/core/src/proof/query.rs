@@ -115,11 +115,11 @@ pub(crate) fn run(ask: &Ask, tree: &mut PartialTree, made: &mut Made) -> Attempt
         Ask::Scan(window, limit) => Answer::Listing(scan::scan(tree, window, *limit)?),
         Ask::ChangeMap(changes) => {
             let top = map::apply(tree, changes, made)?;
-            Answer::Changed(*tree.sum(top))
+            Answer::Changed(tree.sum(top))
         }
         Ask::ChangeList(changes) => {
             let top = list::apply(tree, changes, made)?;
-            Answer::Changed(*tree.sum(top))
+            Answer::Changed(tree.sum(top))
         }
     })
 }

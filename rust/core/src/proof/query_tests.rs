@@ -83,8 +83,8 @@ fn stored(tree: &Snapshot) -> Stored {
 /// The same pages without the links that queries have made.
 fn read_again(stored: &Stored) -> Stored {
     let read = |page: &Page| {
-        let Page { kind, suite, arena: Arena { nodes, bytes, shown }, .. } = page;
-        let arena = Arena { nodes: nodes.clone(), bytes: bytes.clone(), shown: *shown };
+        let Page { kind, suite, arena, .. } = page;
+        let arena = arena.clone();
         Page { kind: *kind, suite: *suite, arena, next: Vec::new(), links: Links::of(page.stubs().count()) }
     };
     stored.iter().map(|(digest, page)| (*digest, Arc::new(read(page)))).collect()

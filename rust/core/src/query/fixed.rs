@@ -62,7 +62,7 @@ impl FixedSizes {
             let what = format!("commit: the list has {count} elements; the fixed list has {}", self.count);
             return Err(Failure::Conflict { code: ConflictCode::InvalidChange, what }.into());
         }
-        let node = |id| (*tree.sum(id), tree.state(id));
+        let node = |id| (tree.sum(id), tree.state(id));
         match self.check_nodes(node, top, 0, |_| ()) {
             Ok(()) => Ok(()),
             Err(what) => Err(Failure::Conflict { code: ConflictCode::InvalidChange, what }.into()),
@@ -77,7 +77,7 @@ impl FixedSizes {
     /// map.
     pub fn check_page(&self, page: &Page, first: u64) -> Result<Vec<Unchecked>> {
         page.check_is_of(Kind::List, page.suite)?;
-        let node = |id| (page.arena.node(id).sum, page.arena.node(id).state);
+        let node = |id| (page.arena.sum(id), page.arena.node(id).state);
         let mut unchecked = Vec::new();
         self.check_nodes(node, Page::TOP, first, |subtree| unchecked.push(subtree))
             .map_err(|what| Error::conflict(ConflictCode::InvalidChange, what))?;

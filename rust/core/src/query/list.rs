@@ -56,7 +56,7 @@ impl Bounds {
 /// Finds the elements that a range of measure meets (protocol section 4, `range`). O(log n + segments).
 pub(crate) fn range(tree: &mut PartialTree, start: u64, end: Option<u64>, max_segments: usize) -> Attempt<Span> {
     tree.visit(PartialTree::TOP)?;
-    let top = *tree.sum(PartialTree::TOP);
+    let top = tree.sum(PartialTree::TOP);
     let bounds = Bounds::new(start, end, top.measure);
     let mut found = Span { length: top.count, total_size: top.measure, ..Span::default() };
     // Subtrees that meet the range and where they start, the next one last.
@@ -235,7 +235,7 @@ fn replace(tree: &mut PartialTree, top: NodeId, index: u64, leaf: NodeId) -> Att
 }
 
 fn inner(tree: &mut PartialTree, left: NodeId, right: NodeId) -> Attempt<NodeId> {
-    let sum = pruned::join(tree.sum(left), tree.sum(right), |_, _| Digest::ZERO).ok_or(SUM_TOO_LARGE)?;
+    let sum = pruned::join(&tree.sum(left), &tree.sum(right), |_, _| Digest::ZERO).ok_or(SUM_TOO_LARGE)?;
     Ok(tree.push_fresh(sum, State::Inner { bit: 0, label: Label::NONE, left, right }))
 }
 

@@ -105,7 +105,7 @@ fn make(tree: &mut PartialTree, top: NodeId, change: MapChangeRef<'_>) -> Attemp
         (Some(after), End::Diverges(at)) => {
             let (leaf, tail) = fresh_leaf(tree, key, after);
             let (left, right) = if bit(key, at) { (id, leaf) } else { (leaf, id) };
-            let sum = pruned::join(tree.sum(left), tree.sum(right), |_, _| Digest::ZERO).ok_or(SUM_TOO_LARGE)?;
+            let sum = pruned::join(&tree.sum(left), &tree.sum(right), |_, _| Digest::ZERO).ok_or(SUM_TOO_LARGE)?;
             let label = Label::new(&key[..at.div_ceil(8) as usize], at, tail.offset);
             let inner = tree.push_fresh(sum, State::Inner { bit: at, label, left, right });
             tree.graft(&steps, inner)

@@ -8,6 +8,7 @@ use std::cell::Cell;
 use coregw_lanes::prefetch;
 
 use crate::bits::Own;
+use crate::id::suite::Digest;
 use crate::tree::node::Summary;
 
 /// The index of a node in its arena.
@@ -104,12 +105,15 @@ pub const KEEP_LEFT: u8 = 8;
 /// The right child belongs to the same page. Valid on fresh nodes only.
 pub const KEEP_RIGHT: u8 = 16;
 
+/// A node, without the measure of its summary: one line of a processor's cache, since a proof reads a dozen nodes from
+/// pages that are in no cache.
 #[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
 pub struct Node {
-    pub sum: Summary,
+    /// The digest and the count of its [`Summary`].
+    pub digest: Digest,
+    pub count: u64,
     pub state: State,
-    /// In a partial tree: the number of the page that the node was copied from.
-    pub home: u32,
     /// Bytes that the node and its descendants take in its page, without its own label.
     pub weight: u16,
     /// Number of page levels below the node's own page.
@@ -118,8 +122,9 @@ pub struct Node {
 }
 
 impl Node {
-    pub fn new(sum: Summary, state: State) -> Self {
-        Self { sum, state, home: u32::MAX, weight: 0, height: 0, flags: 0 }
+    pub fn new(sum: &Summary, state: State) -> Self {
+        const { assert!(size_of::<Self>() == 64, "a line of the cache") };
+        Self { digest: sum.digest, count: sum.count, state, weight: 0, height: 0, flags: 0 }
     }
 
     #[inline]
@@ -131,15 +136,17 @@ impl Node {
 thread_local! {
     /// Per-thread free list of one arena's buffers: allocating and freeing a few KiB costs as much as hashing a node,
     /// and most proofs are that short.
-    static SPARE: Cell<(Vec<Node>, Vec<u8>)> = const { Cell::new((Vec::new(), Vec::new())) };
+    static SPARE: Cell<(Vec<Node>, Vec<u64>, Vec<u8>)> = const { Cell::new((Vec::new(), Vec::new(), Vec::new())) };
 }
 
 /// Larger buffers are freed.
 const MAX_SPARE_BYTES: usize = 64 << 10;
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Arena {
     pub nodes: Vec<Node>,
+    /// The measures of the first nodes; those of all others, as of all nodes of a map, are their counts.
+    measures: Vec<u64>,
     pub bytes: Vec<u8>,
     /// In a proof, the number of nodes that are not stubs.
     pub shown: usize,
@@ -148,13 +155,13 @@ pub struct Arena {
 impl Arena {
     /// Creates an empty arena in recycled buffers, if this thread has some.
     pub fn spare() -> Self {
-        let (nodes, bytes) = SPARE.try_with(Cell::take).unwrap_or_default();
-        Self { nodes, bytes, shown: 0 }
+        let (nodes, measures, bytes) = SPARE.try_with(Cell::take).unwrap_or_default();
+        Self { nodes, measures, bytes, shown: 0 }
     }
 
     /// The memory of the nodes and their bytes.
     pub fn memory(&self) -> usize {
-        self.nodes.capacity() * size_of::<Node>() + self.bytes.capacity()
+        self.nodes.capacity() * size_of::<Node>() + self.measures.capacity() * size_of::<u64>() + self.bytes.capacity()
     }
 
     /// Reserves capacity for more nodes and bytes.
@@ -167,16 +174,16 @@ impl Arena {
     /// Recycles the buffers for the next arena of this thread.
     pub fn recycle(mut self) {
         if self.nodes.capacity() * size_of::<Node>() <= MAX_SPARE_BYTES && self.bytes.capacity() <= MAX_SPARE_BYTES {
-            self.nodes.clear();
-            self.bytes.clear();
+            self.truncate(0, 0);
             // Fails only while the thread is being torn down.
-            let _ = SPARE.try_with(|spare| spare.set((self.nodes, self.bytes)));
+            let _ = SPARE.try_with(|spare| spare.set((self.nodes, self.measures, self.bytes)));
         }
     }
 
     /// Copies the arena to buffers without spare capacity; `shrink_to_fit` would not always release memory.
     pub fn exact(self) -> Self {
-        let exact = Self { nodes: self.nodes.to_vec(), bytes: self.bytes.to_vec(), shown: self.shown };
+        let (nodes, measures, bytes) = (self.nodes.to_vec(), self.measures.to_vec(), self.bytes.to_vec());
+        let exact = Self { nodes, measures, bytes, shown: self.shown };
         self.recycle();
         exact
     }
@@ -191,15 +198,74 @@ impl Arena {
         &mut self.nodes[id.0 as usize]
     }
 
-    /// Appends a node.
+    /// The summary of the tree below a node.
+    #[inline]
+    pub fn sum(&self, id: NodeId) -> Summary {
+        let Node { digest, count, .. } = *self.node(id);
+        Summary { count, measure: self.measure(id), digest }
+    }
+
+    /// The measure of the tree below a node.
+    #[inline]
+    pub fn measure(&self, id: NodeId) -> u64 {
+        self.measures.get(id.0 as usize).copied().unwrap_or_else(|| self.node(id).count)
+    }
+
+    /// Changes the summary of a node.
+    #[inline]
+    pub fn set_sum(&mut self, id: NodeId, sum: &Summary) {
+        let node = self.node_mut(id);
+        (node.count, node.digest) = (sum.count, sum.digest);
+        self.set_measure(id, sum.measure);
+    }
+
+    /// Replaces a node.
+    pub fn replace(&mut self, id: NodeId, node: Node, measure: u64) {
+        *self.node_mut(id) = node;
+        self.set_measure(id, measure);
+    }
+
+    /// Sets the measure of a node after its count.
+    #[inline]
+    fn set_measure(&mut self, id: NodeId, measure: u64) {
+        let at = id.0 as usize;
+        if at >= self.measures.len() {
+            if measure == self.node(id).count {
+                return;
+            }
+            if self.measures.is_empty() {
+                self.measures.reserve_exact(self.nodes.capacity());
+            }
+            let counts = self.nodes[self.measures.len()..=at].iter().map(|node| node.count);
+            self.measures.extend(counts);
+        }
+        self.measures[at] = measure;
+    }
+
+    /// Appends a node with its measure.
     ///
     /// # Panics
     /// With 2^32 nodes; the limits on proofs, pages and requests keep arenas far smaller.
     #[inline]
-    pub fn push(&mut self, node: Node) -> NodeId {
+    pub fn push(&mut self, node: Node, measure: u64) -> NodeId {
         let id = NodeId(u32::try_from(self.nodes.len()).expect("an arena holds less than 2^32 nodes"));
         self.nodes.push(node);
+        self.set_measure(id, measure);
         id
+    }
+
+    /// Drops all nodes and bytes but the first ones.
+    pub fn truncate(&mut self, nodes: usize, bytes: usize) {
+        self.nodes.truncate(nodes);
+        self.measures.truncate(nodes);
+        self.bytes.truncate(bytes);
+    }
+
+    /// Drops the capacity that is not used.
+    pub fn shrink(&mut self) {
+        self.nodes.shrink_to_fit();
+        self.measures.shrink_to_fit();
+        self.bytes.shrink_to_fit();
     }
 
     /// Appends bytes and returns their offset. Panics as `push` does.
@@ -215,7 +281,7 @@ impl Arena {
         let start = NodeId(self.nodes.len() as u32);
         let bytes = self.store(&other.bytes);
         let moved = |id: NodeId| NodeId(start.0 + id.0);
-        for node in &other.nodes {
+        for (at, node) in (0..).map(NodeId).zip(&other.nodes) {
             let state = match node.state {
                 State::Leaf { tail, target, target_len } => {
                     let tail = Tail { offset: bytes + tail.offset, ..tail };
@@ -227,7 +293,7 @@ impl Arena {
                 }
                 other => other,
             };
-            self.push(Node { state, ..*node });
+            self.push(Node { state, ..*node }, other.measure(at));
         }
         (start, bytes)
     }

@@ -45,17 +45,17 @@ fn label_len(floor: u32, extent: u32) -> u32 {
 
 impl Child {
     /// Describes a child; `floor` is its parent's `bit + 1`, and `extent` the number of path bits that it determines.
-    pub fn of(node: &Node, kind: Kind, floor: u32, extent: u32) -> Self {
+    pub fn of(node: &Node, measure: u64, kind: Kind, floor: u32, extent: u32) -> Self {
         let own = match kind {
             Kind::Map => label_len(floor, extent),
             Kind::List => 0,
         };
         let measure_len = match kind {
             Kind::Map => 0,
-            Kind::List => varint::len(node.sum.measure) as u8,
+            Kind::List => varint::len(measure) as u8,
         };
         let kept = HEAD + own + u32::from(node.weight);
-        Self { height: node.height, weight: node.weight, extent, count: node.sum.count, measure_len, kept }
+        Self { height: node.height, weight: node.weight, extent, count: node.count, measure_len, kept }
     }
 
     /// Bytes of its own label or tail, without those above its floor.
@@ -120,11 +120,11 @@ pub fn apply(node: &mut Node, children: [Child; 2]) {
 /// Computes height and weight of a leaf, or of an inner node of a page, whose children show what was cut.
 pub fn measure(arena: &mut Arena, kind: Kind, id: NodeId) {
     let State::Inner { bit, left, right, .. } = arena.node(id).state else {
-        arena.node_mut(id).weight = leaf_weight(kind, arena.node(id).sum.measure, arena.target(id).len());
+        arena.node_mut(id).weight = leaf_weight(kind, arena.measure(id), arena.target(id).len());
         return;
     };
     let ids = [left, right];
-    let children = ids.map(|id| Child::of(arena.node(id), kind, bit + 1, arena.extent(id)));
+    let children = ids.map(|id| Child::of(arena.node(id), arena.measure(id), kind, bit + 1, arena.extent(id)));
     let keep = ids.map(|id| !matches!(arena.node(id).state, State::Stub { .. }));
     let high = children[0].height.max(children[1].height);
     let raised = children.iter().zip(keep).any(|(child, keep)| child.height == high && !keep);
@@ -146,9 +146,9 @@ mod tests {
         let labels = [(0, 0), (9, 9), (40, 13), (0, 1), (7, 9), (13, 40)];
         assert_eq!(labels.map(|(floor, extent)| label_len(floor, extent)), [0, 0, 0, 1, 2, 4]);
         let sum = Summary { count: 300, measure: 1 << 20, digest: Digest::ZERO };
-        let mut node = Node::new(sum, State::Empty);
+        let mut node = Node::new(&sum, State::Empty);
         (node.height, node.weight) = (200, 20_000);
-        let [map, list] = [Kind::Map, Kind::List].map(|kind| Child::of(&node, kind, 13, 400));
+        let [map, list] = [Kind::Map, Kind::List].map(|kind| Child::of(&node, sum.measure, kind, 13, 400));
         assert_eq!((map.height, map.kept, map.cut()), (200, 4 + 49 + 20_000, 1 + 2 + 32 + 2 + 3 + 2));
         assert_eq!((list.kept, list.cut()), (4 + 20_000, 1 + 2 + 3 + 32 + 2 + 3 + 2));
         assert_eq!([map.own_bytes(), list.own_bytes()], [49, 0]);
@@ -178,7 +178,7 @@ mod tests {
             let mut arena = Arena::default();
             let sum = Summary { count: 1, measure: 0, digest: Digest::ZERO };
             let mut add = |state, height| {
-                let id = arena.push(Node::new(sum, state));
+                let id = arena.push(Node::new(&sum, state), sum.measure);
                 arena.node_mut(id).height = height;
                 id
             };
@@ -196,7 +196,7 @@ mod tests {
         let weight = |bit| {
             let mut arena = Arena::default();
             let mut add = |state| {
-                let id = arena.push(Node::new(Summary { count: 1, measure: 0, digest: Digest::ZERO }, state));
+                let id = arena.push(Node::new(&Summary { count: 1, measure: 0, digest: Digest::ZERO }, state), 0);
                 arena.node_mut(id).weight = 10;
                 id
             };

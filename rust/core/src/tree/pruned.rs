@@ -34,6 +34,9 @@ pub enum Form {
 /// The maximum depth of a list, whose count is below 2^53.
 pub const MAX_LIST_DEPTH: usize = 53;
 
+/// The initial capacity for inner nodes above the current one: enough for most trees.
+const OPEN: usize = 64;
+
 /// The shortest encoding of a child of an inner node: a leaf whose tail is empty and whose target is `bafkqaaa`.
 const MIN_CHILD: usize = 7;
 
@@ -43,17 +46,13 @@ const TYPICAL_CHILD: usize = 34;
 /// Shorter trees have few nodes on each level, or one path: they are hashed node by node.
 pub(crate) const MIN_WIDE: usize = 2048;
 
-/// The parent of the top node.
-const NONE: u32 = u32::MAX;
-
 /// Compiled for each kind and form, so that no step branches on them.
 struct Decoder<'a, const MAP: bool, const PAGE: bool> {
     reader: PrunedReader<'a>,
     arena: &'a mut Arena,
-    /// The innermost node whose children are being read. Meanwhile its `home` holds its own parent.
-    parent: u32,
-    depth: usize, // the number of such nodes, in a list
-    owed: usize,  // the number of inner nodes whose right child has not begun
+    /// The nodes whose children are being read, the innermost one last.
+    open: Vec<NodeId>,
+    owed: usize, // the number of inner nodes whose right child has not begun
     floor: u32,
     /// Also holds the path to the current node.
     encoder: &'a mut Encoder,
@@ -61,6 +60,8 @@ struct Decoder<'a, const MAP: bool, const PAGE: bool> {
     max_nodes: usize,
     /// Nodes whose digests are computed together; None if each is computed at once.
     pending: Option<PendingNodes<NodeId>>,
+    /// The place of each node among them, or `KNOWN`.
+    places: Vec<u32>,
 }
 
 /// Decodes a whole pruned tree of fewer than 2^32 bytes into `arena`, which must be empty; the top is node 0.
@@ -96,7 +97,8 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
             0..MIN_WIDE => None,
             len => PendingNodes::of_pruned(encoder.suite(), len),
         };
-        Self { reader, arena, parent: NONE, depth: 0, owed: 0, floor: 0, encoder, stubs: 0, max_nodes, pending }
+        let (open, places) = (Vec::with_capacity(OPEN), Vec::new());
+        Self { reader, arena, open, owed: 0, floor: 0, encoder, stubs: 0, max_nodes, pending, places }
     }
 
     fn run(mut self) -> Result<(), Fault> {
@@ -125,18 +127,18 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
             (Kind::Map, 0x03) | (Kind::List, 0x13) => self.stub()?,
             (Kind::List, 0x11) => self.list_leaf()?,
             (Kind::List, 0x12) => {
-                if self.depth >= MAX_LIST_DEPTH {
+                if self.open.len() >= MAX_LIST_DEPTH {
                     return Err(Fault { why: "a list deeper than any count allows", at });
                 }
                 self.push_inner(0, Label::NONE)?;
                 return Ok(false);
             }
             (Kind::Map, 0x00) | (Kind::List, 0x10) => {
-                if self.parent != NONE {
+                if !self.open.is_empty() {
                     return Err(Fault { why: "an empty node inside a tree", at });
                 }
                 let digest = if MAP { self.encoder.map_empty() } else { self.encoder.list_empty() };
-                self.push_shown(Summary { count: 0, measure: 0, digest }, State::Empty, NONE)?;
+                self.push_shown(&Summary { count: 0, measure: 0, digest }, State::Empty)?;
             }
             _ => return Err(Fault { why: "an unknown node tag", at }),
         }
@@ -144,18 +146,21 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
     }
 
     #[inline(always)]
-    fn push_shown(&mut self, sum: Summary, state: State, home: u32) -> Result<NodeId, Fault> {
+    fn push_shown(&mut self, sum: &Summary, state: State) -> Result<NodeId, Fault> {
         self.arena.shown += 1;
         let flags = if PAGE { SHOWN } else { 0 };
-        self.push(Node { home, flags, ..Node::new(sum, state) })
+        self.push(Node { flags, ..Node::new(sum, state) }, sum.measure)
     }
 
     #[inline(always)]
-    fn push(&mut self, node: Node) -> Result<NodeId, Fault> {
+    fn push(&mut self, node: Node, measure: u64) -> Result<NodeId, Fault> {
         if self.arena.nodes.len() == self.arena.nodes.capacity() {
             self.grow()?;
         }
-        Ok(self.arena.push(node))
+        if self.pending.is_some() {
+            self.places.push(KNOWN);
+        }
+        Ok(self.arena.push(node, if MAP { node.count } else { measure }))
     }
 
     /// Reserves capacity for all nodes that the rest of the bytes can hold, so that nodes are moved once at most.
@@ -181,10 +186,8 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
         let next = NodeId(self.arena.nodes.len() as u32 + 1);
         // Equal children mark a node whose left child is incomplete.
         let state = State::Inner { bit, label, left: next, right: next };
-        self.parent = self.push_shown(Summary::UNKNOWN, state, self.parent)?.0;
-        if !MAP {
-            self.depth += 1;
-        }
+        let id = self.push_shown(&Summary::UNKNOWN, state)?;
+        self.open.push(id);
         Ok(())
     }
 
@@ -206,7 +209,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
         self.encoder.write_map_leaf(len, bytes);
         let tail = Tail { offset: at as u32, start: (len - tail.len()) as u16, len: tail.len() as u16 };
         let sum = Summary { count: 1, measure: 1, digest: Digest::ZERO };
-        let id = self.push_shown(sum, State::Leaf { tail, target, target_len }, NONE)?;
+        let id = self.push_shown(&sum, State::Leaf { tail, target, target_len })?;
         self.hash(id);
         // After the hash, whose latency hides this check.
         key::check(self.encoder.path(len)).map_err(|why| Fault { why, at })?;
@@ -221,7 +224,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
         let bytes = &self.reader.bytes[target as usize..][..usize::from(target_len)];
         self.encoder.write_list_leaf(measure, bytes);
         let sum = Summary { count: 1, measure, digest: Digest::ZERO };
-        let id = self.push_shown(sum, State::Leaf { tail: Tail::NONE, target, target_len }, NONE)?;
+        let id = self.push_shown(&sum, State::Leaf { tail: Tail::NONE, target, target_len })?;
         self.hash(id);
         self.measure(id);
         Ok(())
@@ -235,7 +238,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
         let mut digest = Digest::ZERO;
         digest.0.copy_from_slice(self.reader.take(32)?);
         let state = State::Stub { extent: 0, ordinal: self.stubs };
-        let id = self.push(Node::new(Summary { count, measure, digest }, state))?;
+        let id = self.push(Node::new(&Summary { count, measure, digest }, state), measure)?;
         if PAGE {
             let [height, weight, extent] = [self.reader.varint()?, self.reader.varint()?, self.reader.varint()?];
             let (Ok(height), Ok(weight), Ok(extent)) = (height.try_into(), weight.try_into(), extent.try_into()) else {
@@ -254,16 +257,16 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
     #[inline(always)]
     fn hash(&mut self, id: NodeId) {
         match &mut self.pending {
-            None => self.arena.node_mut(id).sum.digest = self.encoder.hash(),
+            None => self.arena.node_mut(id).digest = self.encoder.hash(),
             Some(pending) => {
                 let below = match self.arena.node(id).state {
                     State::Inner { left, right, .. } => {
-                        let [l, r] = [left, right].map(|child| self.arena.node(child));
-                        Below::of(Self::KIND, [l.home, r.home], &r.sum)
+                        let places = [left, right].map(|child| self.places[child.0 as usize]);
+                        Below::of(Self::KIND, places, &self.arena.sum(right))
                     }
                     _ => Below::NOTHING,
                 };
-                self.arena.node_mut(id).home = pending.add(id, self.encoder, below);
+                self.places[id.0 as usize] = pending.add(id, self.encoder, below);
                 if pending.is_full() {
                     self.hash_pending();
                 }
@@ -271,15 +274,15 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
         }
     }
 
-    /// Hashes the nodes that wait. Until then, the `home` of each is its place among them.
+    /// Hashes the nodes that wait.
     fn hash_pending(&mut self) {
         let Some(pending) = &mut self.pending else {
             return;
         };
         pending.hash();
         for (id, _, digest) in pending.hashed() {
-            let node = self.arena.node_mut(id);
-            (node.home, node.sum.digest) = (KNOWN, digest);
+            self.places[id.0 as usize] = KNOWN;
+            self.arena.node_mut(id).digest = digest;
         }
         pending.clear();
     }
@@ -294,10 +297,9 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
     /// Completes every inner node whose children are complete. Returns whether the top is complete.
     #[inline(always)]
     fn close(&mut self) -> Result<bool, Fault> {
-        while self.parent != NONE {
-            let (next, id) = (NodeId(self.arena.nodes.len() as u32), NodeId(self.parent));
-            let node = self.arena.node_mut(id);
-            let State::Inner { bit, left, right, .. } = &mut node.state else {
+        while let Some(&id) = self.open.last() {
+            let next = NodeId(self.arena.nodes.len() as u32);
+            let State::Inner { bit, left, right, .. } = &mut self.arena.node_mut(id).state else {
                 return self.reader.fail("a node below a leaf");
             };
             let bit = *bit;
@@ -311,8 +313,8 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
                 return Ok(false);
             }
             let (left, right) = (*left, *right);
-            self.parent = std::mem::replace(&mut node.home, NONE);
-            let (l, r) = (&self.arena.node(left).sum, &self.arena.node(right).sum);
+            self.open.pop();
+            let [l, r] = [left, right].map(|child| self.arena.sum(child));
             let (count, measure) = (l.count + r.count, l.measure + r.measure);
             if count >= SUM_LIMIT || measure >= SUM_LIMIT {
                 return self.reader.fail("counts or measures that sum to 2^53 or more");
@@ -321,15 +323,11 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
                 return self.reader.fail("a list of another shape than its count");
             }
             match Self::KIND {
-                Kind::Map => self.encoder.write_map_inner(bit, l, r),
-                Kind::List => self.encoder.write_list_inner(l, r),
+                Kind::Map => self.encoder.write_map_inner(bit, &l, &r),
+                Kind::List => self.encoder.write_list_inner(&l, &r),
             }
-            let sum = &mut self.arena.node_mut(id).sum;
-            (sum.count, sum.measure) = (count, measure);
+            self.arena.set_sum(id, &Summary { count, measure, digest: Digest::ZERO });
             self.hash(id);
-            if !MAP {
-                self.depth -= 1;
-            }
             self.measure(id);
         }
         Ok(true)

@@ -3,20 +3,19 @@
 use crate::bits::{self, Own, top_bits};
 use crate::id::cid::Kind;
 use crate::id::varint;
-use crate::tree::arena::{Arena, NodeId, SHOWN, State};
-use crate::tree::node::Summary;
+use crate::tree::arena::{Arena, Node, NodeId, SHOWN, State};
 use crate::tree::pruned::Form;
 
-/// Encodes the tree below `top`: the nodes that are shown, and stubs for the rest, with the summaries that `sum` gives.
+/// Encodes the tree below `top`: the nodes that are shown, and stubs for the rest, whose summaries are at `source`.
 pub fn encode<'a>(
     arena: &'a Arena,
     kind: Kind,
     top: NodeId,
     form: Form,
-    sum: impl Fn(NodeId) -> &'a Summary,
+    source: impl Fn(NodeId) -> (&'a Arena, NodeId),
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
-    encode_to(&mut out, arena, kind, top, form, sum);
+    encode_to(&mut out, arena, kind, top, form, source);
     out
 }
 
@@ -27,7 +26,7 @@ pub fn encode_to<'a>(
     kind: Kind,
     top: NodeId,
     form: Form,
-    sum: impl Fn(NodeId) -> &'a Summary,
+    source: impl Fn(NodeId) -> (&'a Arena, NodeId),
 ) {
     let mut rest = vec![(top, 0u32)];
     while let Some((id, floor)) = rest.pop() {
@@ -41,7 +40,8 @@ pub fn encode_to<'a>(
             State::Leaf { .. } if node.has(SHOWN) => write_shown(out, kind, arena, id, floor),
             State::Empty => write_shown(out, kind, arena, id, floor),
             _ => {
-                write_stub(out, kind, sum(id));
+                let (holder, there) = source(id);
+                write_stub(out, kind, holder, there);
                 if form == Form::Page {
                     varint::write(out, u64::from(node.height));
                     varint::write(out, u64::from(node.weight));
@@ -75,7 +75,7 @@ pub fn write_shown(out: &mut Vec<u8>, kind: Kind, arena: &Arena, id: NodeId, flo
         }
         (State::Leaf { .. }, Kind::List) => {
             out.push(0x11);
-            varint::write(out, node.sum.measure);
+            varint::write(out, arena.measure(id));
             write_target(out, arena.target(id));
         }
         (_, kind) => out.push(if kind == Kind::Map { 0x00 } else { 0x10 }),
@@ -100,25 +100,26 @@ fn write_target(out: &mut Vec<u8>, target: &[u8]) {
     out.extend_from_slice(target);
 }
 
-/// Appends a stub.
+/// Appends the stub of a node.
 #[inline(always)]
-pub fn write_stub(out: &mut Vec<u8>, kind: Kind, sum: &Summary) {
-    if kind == Kind::Map && sum.count < 1 << 14 {
-        return write_small_stub(out, sum);
+pub fn write_stub(out: &mut Vec<u8>, kind: Kind, arena: &Arena, id: NodeId) {
+    let node = arena.node(id);
+    if kind == Kind::Map && node.count < 1 << 14 {
+        return write_small_stub(out, node);
     }
     out.push(if kind == Kind::Map { 0x03 } else { 0x13 });
-    varint::write(out, sum.count);
+    varint::write(out, node.count);
     if kind == Kind::List {
-        varint::write(out, sum.measure);
+        varint::write(out, arena.measure(id));
     }
-    out.extend_from_slice(&sum.digest.0);
+    out.extend_from_slice(&node.digest.0);
 }
 
 /// Appends the stub of a map's small subtree, as most are. Its copies have constant lengths, so that they are inlined. The
 /// digest is copied from where it is: a processor cannot forward parts of a buffer to one read of the whole at once.
 #[inline(always)]
-fn write_small_stub(out: &mut Vec<u8>, sum: &Summary) {
-    let count = sum.count as u32;
+fn write_small_stub(out: &mut Vec<u8>, node: &Node) {
+    let count = node.count as u32;
     let (head, len) = match count {
         0..0x80 => (0x03 | count << 8, 2),
         _ => (0x03 | (count & 0x7f | 0x80) << 8 | (count >> 7) << 16, 3),
@@ -126,7 +127,7 @@ fn write_small_stub(out: &mut Vec<u8>, sum: &Summary) {
     let len = out.len() + len;
     out.extend_from_slice(&head.to_le_bytes());
     out.truncate(len);
-    out.extend_from_slice(&sum.digest.0);
+    out.extend_from_slice(&node.digest.0);
 }
 
 /// Appends a label or tail, and clears the bits outside `floor..end`.
@@ -149,6 +150,7 @@ fn write_own(out: &mut Vec<u8>, own: &[u8], floor: u32, end: u32) {
 mod tests {
     use super::*;
     use crate::id::suite::Digest;
+    use crate::tree::node::Summary;
 
     #[test]
     fn stubs_of_small_and_large_subtrees_have_one_form() {
@@ -161,8 +163,10 @@ mod tests {
                     varint::write(&mut expected, 3 * count);
                 }
                 expected.extend_from_slice(&digest.0);
-                let mut out = vec![0xee];
-                write_stub(&mut out, kind, &Summary { count, measure: 3 * count, digest });
+                let (mut out, mut arena) = (vec![0xee], Arena::default());
+                let sum = Summary { count, measure: 3 * count, digest };
+                let id = arena.push(Node::new(&sum, State::Stub { extent: 0, ordinal: 0 }), sum.measure);
+                write_stub(&mut out, kind, &arena, id);
                 assert_eq!(out, expected, "{kind:?}, {count}");
             }
         }

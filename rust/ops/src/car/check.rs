@@ -179,11 +179,11 @@ impl Walk {
         let root = index.nodes[open.at as usize].root();
         let children = open.children.map(|sum| {
             let record = index.node(&RootCid { digest: sum.digest, ..root }).map(|at| index.nodes[at as usize]);
-            let mut node = Node::new(sum, State::Empty);
+            let mut node = Node::new(&sum, State::Empty);
             (node.height, node.weight) = record.map_or((0, 0), |record| (record.height, record.weight));
-            Child::of(&node, root.kind, open.bit + 1, record.map_or(0, |record| record.extent))
+            Child::of(&node, sum.measure, root.kind, open.bit + 1, record.map_or(0, |record| record.extent))
         });
-        let mut node = Node::new(Summary::UNKNOWN, State::Empty);
+        let mut node = Node::new(&Summary::UNKNOWN, State::Empty);
         cut::apply(&mut node, children);
         let record = &mut index.nodes[open.at as usize];
         (record.height, record.weight) = (node.height, node.weight);

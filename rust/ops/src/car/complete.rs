@@ -120,7 +120,7 @@ impl Visit {
     fn visit_page(&mut self, page: &Page, queue: &mut Vec<Digest>) {
         for node in &page.arena.nodes {
             match node.state {
-                State::Stub { .. } if self.pages.insert(node.sum.digest) => queue.push(node.sum.digest),
+                State::Stub { .. } if self.pages.insert(node.digest) => queue.push(node.digest),
                 State::Leaf { target, target_len, .. } => {
                     let start = target as usize;
                     let target = Cid::trusted(&page.arena.bytes[start..start + usize::from(target_len)]);

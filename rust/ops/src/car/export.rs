@@ -214,7 +214,7 @@ impl Export {
                 self.write(&next, &mut rest)?;
                 continue;
             }
-            let digest = next.page.arena.node(next.node).sum.digest;
+            let digest = next.page.arena.node(next.node).digest;
             if !self.written.contains(&digest) {
                 let page = self.page(&digest, Some(&next)).await?;
                 self.written.insert(digest);
@@ -272,7 +272,7 @@ impl Export {
             if digests.len() == PAGES_AT_ONCE {
                 break;
             }
-            let digest = node.sum.digest;
+            let digest = node.digest;
             if !digests.contains(&digest) && !self.loaded.contains_key(&digest) && !self.written.contains(&digest) {
                 digests.push(digest);
             }
@@ -285,7 +285,7 @@ impl Export {
         self.encode(next);
         let arena = &next.page.arena;
         let node = arena.node(next.node);
-        let name = RootCid { digest: node.sum.digest, ..self.tree }.cid();
+        let name = RootCid { digest: node.digest, ..self.tree }.cid();
         self.out.append(&mut self.last_node);
         let hold_back = self.with_payloads && std::mem::replace(&mut self.has_begun, true);
         let out = if hold_back { &mut self.last_node } else { &mut self.out };
@@ -322,13 +322,13 @@ impl Export {
             (Kind::Map, State::Inner { bit, label, left, right }) => {
                 self.path.put(next.floor, arena.label(&label, next.floor, bit));
                 let path = &self.path.0[..bit.div_ceil(8) as usize];
-                MapInner { bit, path, children: [&arena.node(left).sum, &arena.node(right).sum] }.write(block);
+                MapInner { bit, path, children: [&arena.sum(left), &arena.sum(right)] }.write(block);
             }
             (Kind::List, State::Leaf { .. }) => {
-                ListLeaf { measure: node.sum.measure, target: arena.target(next.node) }.write(block);
+                ListLeaf { measure: arena.measure(next.node), target: arena.target(next.node) }.write(block);
             }
             (Kind::List, State::Inner { left, right, .. }) => {
-                ListInner { children: [&arena.node(left).sum, &arena.node(right).sum] }.write(block);
+                ListInner { children: [&arena.sum(left), &arena.sum(right)] }.write(block);
             }
             (Kind::Map, _) => Tag(0x00).write(block),
             (Kind::List, _) => Tag(0x10).write(block),

@@ -1,6 +1,6 @@
 //! A CAR of lists that are in memory, as a client sends them.
 
-use coregw_core::internals::arena::{Node, State};
+use coregw_core::internals::arena::{NodeId, State};
 use coregw_core::internals::node::{Encoding, ListInner, ListLeaf, Tag};
 use coregw_core::{Error, Kind, Page, Result, RootCid, Snapshot};
 
@@ -20,9 +20,9 @@ pub fn lists_car(lists: &[Snapshot]) -> Result<Vec<u8>> {
             return Err(Error::request(format!("{root} is not a list")));
         }
         for page in list.pages() {
-            for node in &page.arena.nodes {
-                if encode(&page, node, &mut block)? {
-                    let name = RootCid { digest: node.sum.digest, ..root }.cid();
+            for (id, node) in (0..).map(NodeId).zip(&page.arena.nodes) {
+                if encode(&page, id, &mut block)? {
+                    let name = RootCid { digest: node.digest, ..root }.cid();
                     out.extend_from_slice(&block_head(&name, block.len() as u64));
                     out.extend_from_slice(&block);
                 }
@@ -33,18 +33,15 @@ pub fn lists_car(lists: &[Snapshot]) -> Result<Vec<u8>> {
 }
 
 /// Encodes a node of a list (protocol section 3); false for a stub, whose node is in another page.
-fn encode(page: &Page, node: &Node, block: &mut Vec<u8>) -> Result<bool> {
+fn encode(page: &Page, id: NodeId, block: &mut Vec<u8>) -> Result<bool> {
     block.clear();
-    match node.state {
+    let arena = &page.arena;
+    match arena.node(id).state {
         State::Stub { .. } => return Ok(false),
         State::Remote { .. } | State::Released { .. } => return Err(Error::damaged("a tree in memory lacks a page")),
-        State::Leaf { target, target_len, .. } => {
-            let start = target as usize;
-            ListLeaf { measure: node.sum.measure, target: &page.arena.bytes[start..start + usize::from(target_len)] }
-                .write(block);
-        }
+        State::Leaf { .. } => ListLeaf { measure: arena.measure(id), target: arena.target(id) }.write(block),
         State::Inner { left, right, .. } => {
-            ListInner { children: [&page.arena.node(left).sum, &page.arena.node(right).sum] }.write(block);
+            ListInner { children: [&arena.sum(left), &arena.sum(right)] }.write(block);
         }
         State::Empty => Tag(0x10).write(block),
     }

@@ -64,9 +64,8 @@ impl PageMaker {
                 State::Inner { bit, label: arena.store_label(prefix, bit), left: Page::TOP, right: Page::TOP }
             }
         };
-        let mut node = Node::new(Summary { count, measure, digest: record.digest }, state);
-        node.flags = SHOWN;
-        let id = arena.push(node);
+        let node = Node::new(&Summary { count, measure, digest: record.digest }, state);
+        let id = arena.push(Node { flags: SHOWN, ..node }, measure);
         attach(arena, unplaced.parent, id);
         let Block::Inner { children, .. } = block else {
             return Ok(());
@@ -80,9 +79,9 @@ impl PageMaker {
             } else {
                 let below = &mut self.trees.index.nodes[at as usize];
                 queue_page(&mut self.tops, below, at);
-                let mut stub = Node::new(sum, State::Stub { extent: below.extent, ordinal: 0 });
+                let mut stub = Node::new(&sum, State::Stub { extent: below.extent, ordinal: 0 });
                 (stub.height, stub.weight) = (below.height, below.weight);
-                let stub = arena.push(stub);
+                let stub = arena.push(stub, sum.measure);
                 attach(arena, parent, stub);
             }
         }
@@ -91,10 +90,9 @@ impl PageMaker {
 
     fn take_page(&mut self, kind: Kind) -> (Digest, Vec<u8>) {
         let arena = &mut self.arena;
-        let page = writer::encode(arena, kind, Page::TOP, Form::Page, |id| &arena.node(id).sum);
-        let digest = arena.node(Page::TOP).sum.digest;
-        arena.nodes.clear();
-        arena.bytes.clear();
+        let page = writer::encode(arena, kind, Page::TOP, Form::Page, |id| (arena, id));
+        let digest = arena.node(Page::TOP).digest;
+        arena.truncate(0, 0);
         (digest, page)
     }
 }

@@ -340,7 +340,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Preorder for UnionNodes<P, F> {
 
     #[inline(always)]
     fn pass(&mut self, id: OnPage) -> Attempt<()> {
-        writer::write_stub(&mut self.bytes, Kind::Map, &self.pages.list[id.page as usize].arena.node(id.node).sum);
+        writer::write_stub(&mut self.bytes, Kind::Map, &self.pages.list[id.page as usize].arena, id.node);
         Ok(())
     }
 

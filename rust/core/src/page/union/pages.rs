@@ -63,8 +63,8 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Pages<P, F> {
         match arena.node(scout.id.node).state {
             State::Inner { bit, left, right, .. } => {
                 let [next, sibling] = if bits::bit(scout.key, bit) { [right, left] } else { [left, right] };
-                prefetch(&arena.node(next).state);
-                prefetch(&arena.node(sibling).sum);
+                prefetch(arena.node(next));
+                prefetch(arena.node(sibling));
                 (scout.id.node, scout.floor) = (next, bit + 1);
                 true
             }
@@ -100,7 +100,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Pages<P, F> {
         let Some(page) = page else {
             return false;
         };
-        prefetch(&self.list[page as usize].arena.node(Page::TOP).state);
+        prefetch(self.list[page as usize].arena.node(Page::TOP));
         (scout.id, scout.is_near) = (OnPage { page, node: Page::TOP }, false);
         true
     }
@@ -123,7 +123,7 @@ fn link<'p, P: Deref<Target = Page>>(
     id: OnPage,
 ) -> (Option<(&'p P, u32)>, &'p Digest) {
     match pages.get(id.page as usize).map(|page| (page, page.arena.node(id.node))) {
-        Some((page, Node { state: State::Stub { ordinal, .. }, sum, .. })) => (Some((page, *ordinal)), &sum.digest),
+        Some((page, Node { state: State::Stub { ordinal, .. }, digest, .. })) => (Some((page, *ordinal)), digest),
         _ => (None, top),
     }
 }
