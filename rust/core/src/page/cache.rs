@@ -30,7 +30,7 @@ impl Weighter<Digest, Arc<Page>> for ByMemory {
 }
 
 /// Of so many uses of pages by links, the cache learns of one, so that it keeps pages that are used often.
-const TOUCHES_PER_LOOKUP: u64 = 8;
+const TOUCHES_PER_LOOKUP: u64 = 16;
 
 /// 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

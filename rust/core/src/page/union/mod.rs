@@ -274,7 +274,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Preorder for UnionNodes<P, F> {
         if self.budget == 0 || self.missing.len() >= MAX_MISSING_PAGES {
             return;
         }
-        let scout = |place| Scout { id: branch.id, floor: branch.floor, is_near: false, key: keys.key(place) };
+        let scout = |place| Scout { id: branch.id, floor: branch.floor, rounds: 0, key: keys.key(place) };
         let mut scouts = [scout(branch.keys.start); MAX_APPROACHED];
         scouts.iter_mut().zip(branch.keys.clone()).for_each(|(at, place)| *at = scout(place));
         let mut left = &mut scouts[..branch.keys.len().min(MAX_APPROACHED)];

@@ -13,6 +13,9 @@ use crate::page::format::Page;
 use crate::page::path::{Finder, OnPage};
 use crate::tree::arena::{Node, State};
 
+/// The rounds that the head of another page takes to be loaded: its address was not translated before.
+const FAR: u8 = 2;
+
 /// A node on the way to a key, ahead of the visits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scout<'k> {
@@ -20,8 +23,8 @@ pub(super) struct Scout<'k> {
     pub(super) key: &'k [u8],
     pub(super) id: OnPage,
     pub(super) floor: u32,
-    /// Whether the page that its node, a stub, stands for was prefetched.
-    pub(super) is_near: bool,
+    /// The number of rounds since the page that its node, a stub, stands for was prefetched; 0 before.
+    pub(super) rounds: u8,
 }
 
 /// The pages of a union, numbered as they were found.
@@ -68,15 +71,19 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Pages<P, F> {
                 (scout.id.node, scout.floor) = (next, bit + 1);
                 true
             }
-            State::Stub { ordinal, .. } if !scout.is_near => {
-                page.prefetch_below(ordinal);
-                scout.is_near = true;
+            State::Stub { ordinal, .. } if scout.rounds < FAR => {
+                if scout.rounds == 0 {
+                    page.prefetch_below(ordinal);
+                }
+                scout.rounds += 1;
                 true
             }
             State::Stub { .. } => self.find_ahead(scout),
-            State::Leaf { tail, target, .. } => {
+            State::Leaf { tail, target, target_len } => {
+                // In a page that was read, the target follows the tail: all lines of a tail that is not longer than one.
                 arena.prefetch_bytes(tail.offset);
                 arena.prefetch_bytes(target);
+                arena.prefetch_bytes(target + u32::from(target_len.saturating_sub(1)));
                 false
             }
             _ => false,
@@ -101,7 +108,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Pages<P, F> {
             return false;
         };
         prefetch(self.list[page as usize].arena.node(Page::TOP));
-        (scout.id, scout.is_near) = (OnPage { page, node: Page::TOP }, false);
+        (scout.id, scout.rounds) = (OnPage { page, node: Page::TOP }, 0);
         true
     }
 
