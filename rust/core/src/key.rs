@@ -44,7 +44,7 @@ impl Key {
     /// [`InputCode::InvalidPath`] that names the path.
     pub fn from_text(text: &str) -> Result<Self> {
         let mut key = Vec::with_capacity(text.len() + 2);
-        write_text(text, &mut key).map_err(|why| refuse(text, why))?;
+        append_text(text, &mut key)?;
         Ok(Self(key))
     }
 
@@ -165,6 +165,14 @@ const SEPARATOR: [u8; 2] = [0, 1];
 /// Where separators are in escaped and joined segments. An escaped NUL is 00 FF, so every 00 01 is one.
 fn separators(joined: &[u8]) -> impl Iterator<Item = usize> + '_ {
     joined.windows(2).enumerate().filter(|(_, pair)| *pair == SEPARATOR).map(|(at, _)| at)
+}
+
+/// As [`write_text`].
+///
+/// # Errors
+/// [`InputCode::InvalidPath`] that names the path.
+pub(crate) fn append_text(text: &str, out: &mut Vec<u8>) -> Result<()> {
+    write_text(text, out).map_err(|why| refuse(text, why))
 }
 
 fn refuse(text: &str, why: &str) -> Error {

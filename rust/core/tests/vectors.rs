@@ -145,11 +145,15 @@ fn proven(case: &Value) -> Result<Value, String> {
             // The proof of one key is a multiproof of it, and what is refused as one is refused as the other.
             let several =
                 |keys| Keys::new(keys).and_then(|keys| verify::keys(&root, &keys, &proof, verify::PROOF_LIMIT));
-            assert_eq!(several(vec![key.clone()]).ok(), found.clone().ok().map(|target| vec![target]), "{case}");
+            assert_eq!(
+                several([key.clone()].into_iter().collect()).ok(),
+                found.clone().ok().map(|target| vec![target]),
+                "{case}"
+            );
             if case["why"].as_str().is_some_and(|why| why.contains("empty node inside")) {
                 for other in ["\u{1}", "a", "z", "\u{f0}", "\u{10ffff}"] {
                     let other = Key::from_text(other).expect("a path"); // one of them leads to the empty node
-                    assert!(several(vec![key.clone(), other]).is_err(), "{case}");
+                    assert!(several([key.clone(), other].into_iter().collect()).is_err(), "{case}");
                 }
             }
             let target = found.map_err(|e| e.to_string())?;

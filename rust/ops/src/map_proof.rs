@@ -8,7 +8,7 @@ use coregw_core::{Cid, Error, Kind, PageCache, Result, RootCid, spare};
 use serde::{Deserialize, Serialize};
 
 use crate::json::{self, objects};
-use crate::message::path::Segments;
+use crate::message::path::{Segments, SegmentsOfPaths};
 use crate::message::prooflist::{CidText, ProofList, keys};
 use crate::message::question::Question;
 use crate::message::{self, Profile, check_member, present, root_of_kind};
@@ -25,7 +25,7 @@ struct MapProofRequest<'a> {
     #[serde(default, deserialize_with = "present")]
     key: Option<Segments>,
     #[serde(default, deserialize_with = "keys")]
-    keys: Option<Vec<Segments>>,
+    keys: Option<SegmentsOfPaths>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -91,11 +91,7 @@ impl MapProof {
         let root = root_of_kind(&request.root, Kind::Map)?;
         let question = match (request.key, request.keys) {
             (Some(key), None) => Question::Key(key.path("key")?),
-            (None, Some(keys)) => {
-                let path =
-                    |(index, Segments(path))| path.map_err(|error: Error| error.within(&format!("keys[{index}]")));
-                Question::Keys(keys.into_iter().enumerate().map(path).collect::<Result<_>>()?)
-            }
+            (None, Some(keys)) => Question::Keys(keys.paths("keys")?),
             _ => return Err(Error::request("exactly one of \"key\" and \"keys\" is required")),
         };
         let place = |error: Error| if let Question::Key(_) = question { error.within("key") } else { error };

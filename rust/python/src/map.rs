@@ -202,7 +202,7 @@ impl Map {
     /// True
     fn prove_keys<'py>(&self, py: Python<'py>, paths: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
         let keys = path::keys(paths)?;
-        let keys = call(|| Keys::new(keys))?;
+        let keys = call(|| Keys::new(keys.into_iter().collect()))?;
         let proof = detach::run(py, Work::Items { count: keys.len() }, || Ok(self.0.keys(keys)?.1()))?;
         Ok(PyBytes::new(py, &proof))
     }

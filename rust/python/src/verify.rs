@@ -199,7 +199,7 @@ pub fn verify_keys<'py>(
 ) -> PyResult<Vec<Option<String>>> {
     let root = call(|| RootCid::of(&root.0, Kind::Map))?;
     let keys = path::keys(paths)?;
-    let keys = call(|| Keys::new(keys))?;
+    let keys = call(|| Keys::new(keys.into_iter().collect()))?;
     detach::run(py, Work::ProofBytes { bytes: proof.len() }, || {
         let targets = verify::keys(&root, &keys, &proof, verify::WIDE_PROOF_LIMIT)?;
         Ok(targets.into_iter().map(|target| target.map(|target| target.text())).collect())

@@ -110,7 +110,9 @@ impl Page {
                 let path = self.arena.label(&label, 0, bit);
                 node::bytes(&node::MapInner { bit, path, children: [&sum(left), &sum(right)] })
             }
-            (Kind::List, State::Leaf { .. }) => node::bytes(&node::ListLeaf { measure: sum(Self::TOP).measure, target }),
+            (Kind::List, State::Leaf { .. }) => {
+                node::bytes(&node::ListLeaf { measure: sum(Self::TOP).measure, target })
+            }
             (Kind::List, State::Inner { left, right, .. }) => {
                 node::bytes(&node::ListInner { children: [&sum(left), &sum(right)] })
             }

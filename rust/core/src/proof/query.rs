@@ -10,6 +10,7 @@ use crate::id::cid::{Cid, Kind, RootCid};
 use crate::id::suite::Digest;
 use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::key::{Key, Window};
+use crate::key_list::Keys;
 use crate::page::cache::PageSource;
 use crate::page::draft::Drafting;
 use crate::page::format::Page;
@@ -19,7 +20,7 @@ use crate::page::supply::Supply;
 use crate::page::union::PageUnion;
 use crate::query::changes::{ListChanges, MapChanges};
 use crate::query::diff::{Diff, Differences, Half, check_same_suite};
-use crate::query::keys::{self, Keys};
+use crate::query::keys;
 use crate::query::list::{self, Span};
 use crate::query::map::{self, Listing, Made};
 use crate::query::scan;
@@ -59,7 +60,7 @@ impl Ask {
     pub fn starts(&self) -> Vec<Vec<u8>> {
         match self {
             Self::Key(key) => vec![key.as_bytes().to_vec()],
-            Self::Keys(keys) => keys.iter().map(|key| key.as_bytes().to_vec()).collect(),
+            Self::Keys(keys) => keys.iter().map(<[u8]>::to_vec).collect(),
             Self::Scan(window, _) => vec![window.start().to_vec()],
             Self::Index(_) | Self::Range { .. } | Self::ChangeMap(_) | Self::ChangeList(_) => Vec::new(),
         }

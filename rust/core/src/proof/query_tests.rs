@@ -12,6 +12,7 @@ use crate::id::cid::{Cid, Kind, RootCid};
 use crate::id::suite::{Digest, Suite};
 use crate::interrupt::Interrupt;
 use crate::key::Key;
+use crate::key_list::Keys;
 use crate::page::cache::PageSource;
 use crate::page::format::Page;
 use crate::page::links::Links;
@@ -19,7 +20,6 @@ use crate::page::partial::MAX_MISSING_PAGES;
 use crate::proof::query::{Answer, Ask, Query};
 use crate::proof::verify;
 use crate::query::arcs::Arcs;
-use crate::query::keys::Keys;
 use crate::snapshot::Snapshot;
 use crate::tree::arena::Arena;
 use crate::tree::pruned::{self, Form};
@@ -220,7 +220,7 @@ fn keys_over_many_pages_are_found_on_pages_as_on_a_tree() {
 /// Looks keys up in memory, on stored pages and on a tree, whichever pages are available and whatever the budget is.
 fn check_keys(tree: &Snapshot, stored: &Stored, paths: &BTreeSet<String>) {
     let keys: Vec<_> = paths.iter().rev().map(|path| Key::from_text(path).expect("a path")).collect();
-    let keys = Keys::new(keys).expect("distinct keys");
+    let keys = Keys::new(keys.into_iter().collect()).expect("distinct keys");
     let (targets, proof) = tree.keys(keys.clone()).expect("a map");
     let proof = proof();
     assert_eq!(verify::keys(&tree.root(), &keys, &proof, verify::WIDE_PROOF_LIMIT), Ok(targets.clone()));
@@ -298,11 +298,11 @@ fn a_query_of_several_keys_holds_few_of_the_pages_that_it_has_visited() {
     let tree = map(&(0..60_000).map(hex).collect());
     let stored = stored(&tree);
     let keys: Vec<_> = (0..60_000).step_by(30).map(|i| Key::from_text(&hex(i)).expect("a path")).collect();
-    let (found, proof) = tree.keys(Keys::new(keys.clone()).expect("distinct keys")).expect("a map");
+    let (found, proof) = tree.keys(Keys::new(keys.iter().cloned().collect()).expect("distinct keys")).expect("a map");
     let proof = proof();
     for is_available in [true, false] {
         let stored = read_again(&stored);
-        let ask = Ask::Keys(Keys::new(keys.clone()).expect("distinct keys"));
+        let ask = Ask::Keys(Keys::new(keys.iter().cloned().collect()).expect("distinct keys"));
         let shelf = if is_available { stored.clone() } else { Stored::new() };
         let mut query = Query::open(&tree.root(), Arc::new(Shelf(shelf)), ask);
         let (mut most, mut runs) = (0, 0);
@@ -342,7 +342,7 @@ fn pages_that_were_found_are_found_again_by_links_while_they_are_in_memory() {
     let mut pages = stored(&tree);
     let top = tree.root().digest;
     let keys: Vec<_> = (0..20_000).step_by(500).map(|i| Key::from_text(&hex(i)).expect("a path")).collect();
-    let (_, proof) = tree.keys(Keys::new(keys.clone()).expect("distinct keys")).expect("a map");
+    let (_, proof) = tree.keys(Keys::new(keys.iter().cloned().collect()).expect("distinct keys")).expect("a map");
     let proof = proof();
     // Of a page that is no longer in memory there is no link.
     for is_dropped in [false, true] {
@@ -353,7 +353,7 @@ fn pages_that_were_found_are_found_again_by_links_while_they_are_in_memory() {
             let proof = end.expect("all pages are there").expect("an answer").1;
             (source.1.load(Ordering::Relaxed) - before.0, source.2.load(Ordering::Relaxed) - before.1, proof)
         };
-        let all = || Ask::Keys(Keys::new(keys.clone()).expect("distinct keys"));
+        let all = || Ask::Keys(Keys::new(keys.iter().cloned().collect()).expect("distinct keys"));
         let (first, linked, first_proof) = count(all());
         assert!(first > 40 && linked == 0, "{first} lookups, {linked} by links");
         assert_eq!(count(all()), (1, first - 1, first_proof.clone()), "the top page alone is looked up");

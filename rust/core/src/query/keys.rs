@@ -14,85 +14,20 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crate::bits::{self, Side, common_len};
-use crate::error::{Error, Result};
+use crate::bits::Side;
 use crate::id::cid::Cid;
 use crate::id::suite::Digest;
 use crate::interrupt::{Attempt, Failure, Interrupt};
-use crate::key::Key;
+use crate::key_list::Keys;
 use crate::page::partial::{MAX_MISSING_PAGES, PartialTree};
 use crate::tree::arena::NodeId;
 use crate::tree::descent::{Choice, End, Goal, Shape, ToKey, Visited};
-
-/// The maximum number of keys in one multiproof.
-pub const MAX_KEYS: usize = 10_000;
 
 /// The initial capacity for inner nodes above the current one: enough for most maps.
 const FORKS: usize = 64;
 
 /// The maximum number of keys whose nodes are read ahead together: about as many reads as a processor has in flight.
 pub(crate) const MAX_APPROACHED: usize = 16;
-
-/// Distinct keys of a map: at least one, at most [`MAX_KEYS`].
-#[derive(Debug, Clone)]
-pub struct Keys {
-    /// As they were asked.
-    keys: Vec<Key>,
-    /// The places of the keys in `keys`, in key order.
-    sorted: Vec<u32>,
-}
-
-impl Keys {
-    /// Sorts and validates keys. O(n log n).
-    ///
-    /// # Errors
-    /// [`Error::Input`] if there are none or too many, or one occurs twice; the error names its index.
-    pub fn new(keys: Vec<Key>) -> Result<Self> {
-        if keys.is_empty() || keys.len() > MAX_KEYS {
-            return Err(Error::request(format!("keys: {} of them; a multiproof is of 1 to {MAX_KEYS}", keys.len())));
-        }
-        let sorted = sort(&keys);
-        let twice = sorted.windows(2).filter(|pair| keys[pair[0] as usize] == keys[pair[1] as usize]);
-        if let Some(index) = twice.map(|pair| pair[1]).min() {
-            let key = keys[index as usize].text();
-            return Err(Error::request(format!("keys[{index}]: {key:?} occurs twice")));
-        }
-        Ok(Self { keys, sorted })
-    }
-
-    /// The number of keys.
-    pub fn len(&self) -> usize {
-        self.keys.len()
-    }
-
-    /// The keys, in key order.
-    pub fn iter(&self) -> impl Iterator<Item = &Key> {
-        self.sorted.iter().map(|&place| &self.keys[place as usize])
-    }
-
-    /// Always false: [`Keys::new`] rejects an empty list.
-    pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
-    }
-}
-
-/// The places of keys, in key order; of equal keys, the later one comes second.
-///
-/// Comparing the eight bytes after the common prefix of all keys decides most comparisons without reading the keys.
-fn sort(keys: &[Key]) -> Vec<u32> {
-    let shared = keys.iter().map(|key| common_len(keys[0].as_bytes(), key.as_bytes())).min().unwrap_or(0);
-    let lead = |key: &Key| {
-        let mut lead = [0; 8];
-        // A key that ends is before those that continue, whatever their next byte is; equal leads decide nothing.
-        lead.iter_mut().zip(&key.as_bytes()[shared..]).for_each(|(lead, byte)| *lead = *byte);
-        u64::from_be_bytes(lead)
-    };
-    let mut sorted: Vec<(u64, u32)> = keys.iter().map(lead).zip(0..).collect();
-    sorted.sort_unstable_by(|a, b| {
-        a.0.cmp(&b.0).then_with(|| keys[a.1 as usize].cmp(&keys[b.1 as usize])).then(a.1.cmp(&b.1))
-    });
-    sorted.into_iter().map(|(_, place)| place).collect()
-}
 
 /// A node that the descents to some keys reach, or none.
 #[derive(Debug, Clone)]
@@ -183,12 +118,6 @@ impl Keys {
         Branch { id: top, floor: 0, keys: 0..self.len() }
     }
 
-    /// The key at this place in key order.
-    #[inline(always)]
-    pub(crate) fn key(&self, place: usize) -> &[u8] {
-        self.keys[self.sorted[place] as usize].as_bytes()
-    }
-
     /// Descends to the keys of a branch, and puts their targets into `targets`, in the order in which they were asked.
     /// O(visited nodes + keys).
     #[inline(always)]
@@ -211,7 +140,7 @@ impl Keys {
                 nodes.pass(next.id)?;
             } else if let Some(is_found) = alone {
                 if is_found {
-                    targets[self.sorted[next.keys.start] as usize] = Some(nodes.target());
+                    targets[self.asked(next.keys.start)] = Some(nodes.target());
                 }
             } else if let Some(shape) = nodes.visit(next)? {
                 match self.choose(shape, next)? {
@@ -220,7 +149,9 @@ impl Keys {
                         *next = left;
                         continue;
                     }
-                    Next::Leaf(Some(place)) => targets[self.sorted[place] as usize] = Some(nodes.target()),
+                    Next::Leaf(Some(place)) => {
+                        targets[self.asked(place)] = Some(nodes.target());
+                    }
                     Next::Leaf(None) => {}
                 }
             }
@@ -272,11 +203,7 @@ impl Keys {
             }
         }
         let middle = match (first, last) {
-            (Some(Side::Left), Some(Side::Right)) => {
-                start
-                    + self.sorted[start..end]
-                        .partition_point(|&key| !bits::bit(self.keys[key as usize].as_bytes(), bit))
-            }
+            (Some(Side::Left), Some(Side::Right)) => self.first_with(bit, start..end),
             (Some(Side::Right), _) => start,
             _ => end,
         };
@@ -329,28 +256,5 @@ impl Preorder for OnTree<'_> {
 
     fn close(&mut self, _: u32) -> Attempt<()> {
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
-        #[test]
-        fn keys_are_sorted_as_their_bytes_are(
-            prefix in prop::sample::select(vec!["", "a\u{0}", "users/"]),
-            ends in prop::collection::vec("[a\u{0}\u{1}b]{1,11}", 1..40),
-        ) {
-            let key = |end| Key::from_text(&format!("{prefix}{end}")).expect("a path");
-            let keys: Vec<Key> = ends.iter().map(key).collect();
-            let mut expected: Vec<u32> = (0..keys.len() as u32).collect();
-            expected.sort_by_key(|&place| keys[place as usize].as_bytes());
-            prop_assert_eq!(sort(&keys), expected);
-        }
     }
 }

@@ -45,7 +45,7 @@ fn side_by_side(place: Place, keys: &[Key], tree: &Snapshot) {
 
 fn multiproof(place: Place, what: &str, keys: &[Key], tree: &Snapshot, [most_bytes, most_time]: [Option<f64>; 2]) {
     let (root, singles) = (tree.root(), proofs(keys, tree));
-    let all = Keys::new(keys.to_vec()).expect("distinct keys");
+    let all = Keys::new(keys.iter().cloned().collect()).expect("distinct keys");
     let prove = || tree.keys(all.clone()).expect("a map").1();
     let proof = prove();
     let (cached, request) = (store::Cached::new(tree), store::map_proof_request_of(&root, keys));

@@ -16,7 +16,7 @@ pub use arcs::{arcs, create_root};
 pub use lines::{ArcLines, LineFormat, MAX_LINE_BYTES, write_line};
 pub use strict::{Integers, check};
 
-pub(crate) use array::array;
+pub(crate) use array::{Items, array};
 pub(crate) use object::{ObjectsOnly, object, objects};
 pub(crate) use part::read_part;
 pub(crate) use refusal::request_error;

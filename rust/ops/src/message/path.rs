@@ -3,9 +3,11 @@
 use std::fmt;
 
 use coregw_core::key::MAX_TEXT;
-use coregw_core::{Error, InputCode, Key, Result};
+use coregw_core::{Error, InputCode, Key, KeyList, Result};
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
+
+use crate::json::Items;
 
 /// The limit on the segments of a path: each has a byte, and all but the last a separator.
 pub(crate) const MAX_SEGMENTS: usize = MAX_TEXT.div_ceil(2);
@@ -35,23 +37,10 @@ impl Path {
     }
 
     fn push(&mut self, segment: &str) -> Result<()> {
-        let invalid = |what: String| Err(Error::input(InputCode::InvalidPath, what));
-        let index = self.len;
-        if segment.is_empty() {
-            return invalid(format!("segment {index}: empty segment"));
-        }
-        if segment.contains('/') {
-            return invalid(format!("segment {index}: a segment must not contain '/'"));
-        }
-        if self.text.len() + usize::from(index > 0) + segment.len() > MAX_TEXT {
-            return invalid("the path has more than 4,096 bytes of text".to_owned());
-        }
-        if index > 0 {
-            self.text.push('/');
-        } else {
+        if self.len == 0 {
             self.text.reserve(segment.len() + SPARE_BYTES);
         }
-        self.text.push_str(segment);
+        push_segment(&mut self.text, 0, self.len, segment)?;
         self.len += 1;
         Ok(())
     }
@@ -108,6 +97,134 @@ impl Path {
     }
 }
 
+/// Adds the segment `index` of a path, whose text starts at `start`.
+///
+/// # Errors
+/// [`InputCode::InvalidPath`] that names the segment; nothing is added.
+fn push_segment(text: &mut String, start: usize, index: usize, segment: &str) -> Result<()> {
+    let invalid = |what: String| Err(Error::input(InputCode::InvalidPath, what));
+    if segment.is_empty() {
+        return invalid(format!("segment {index}: empty segment"));
+    }
+    if segment.contains('/') {
+        return invalid(format!("segment {index}: a segment must not contain '/'"));
+    }
+    if text.len() - start + usize::from(index > 0) + segment.len() > MAX_TEXT {
+        return invalid("the path has more than 4,096 bytes of text".to_owned());
+    }
+    if index > 0 {
+        text.push('/');
+    }
+    text.push_str(segment);
+    Ok(())
+}
+
+/// Paths, or no segments at all, in one block of memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Paths {
+    /// The text forms, one after the other.
+    text: String,
+    /// Where each ends in `text`.
+    ends: Vec<usize>,
+}
+
+impl Paths {
+    /// The number of paths.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The text forms of the paths; that of no segments is empty.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.text[start..end])
+    }
+
+    /// The keys of the paths.
+    ///
+    /// # Errors
+    /// [`InputCode::InvalidPath`] that names `member` and the first path without segments.
+    pub(crate) fn keys(&self, member: &str) -> Result<KeyList> {
+        let mut keys = KeyList::with_capacity(self.len(), self.text.len());
+        for (index, text) in self.iter().enumerate() {
+            let added = if text.is_empty() { Path::default().key().map(drop) } else { keys.push_text(text) };
+            added.map_err(|error| error.within(&format!("{member}[{index}]")))?;
+        }
+        Ok(keys)
+    }
+}
+
+/// The segments of several paths as they were received: paths, or why the first that is none is none.
+#[derive(Debug, Default)]
+pub(crate) struct SegmentsOfPaths {
+    paths: Paths,
+    fault: Option<(usize, Error)>,
+}
+
+impl SegmentsOfPaths {
+    /// The paths.
+    ///
+    /// # Errors
+    /// [`InputCode::InvalidPath`] that names `member`, the path and the segment.
+    pub(crate) fn paths(self, member: &str) -> Result<Paths> {
+        match self.fault {
+            None => Ok(self.paths),
+            Some((index, error)) => Err(error.within(&format!("{member}[{index}]"))),
+        }
+    }
+}
+
+impl<'de> Items<'de> for SegmentsOfPaths {
+    fn len(&self) -> usize {
+        self.paths.len()
+    }
+
+    fn read_next<A: SeqAccess<'de>>(&mut self, array: &mut A) -> Result<bool, A::Error> {
+        let start = self.paths.text.len();
+        let is_item = array.next_element_seed(EachSegment(PathOf { all: self, start, len: 0 }))?.is_some();
+        if is_item {
+            self.paths.ends.push(self.paths.text.len());
+        }
+        Ok(is_item)
+    }
+}
+
+/// The last one of several paths.
+struct PathOf<'a> {
+    all: &'a mut SegmentsOfPaths,
+    /// Where its text starts.
+    start: usize,
+    /// The number of its segments.
+    len: usize,
+}
+
+/// Where the segments of a path go as they are read.
+trait Segmented {
+    /// Adds a segment. After the first that is invalid, the others are ignored.
+    fn add(&mut self, segment: &str);
+}
+
+impl Segmented for Segments {
+    fn add(&mut self, segment: &str) {
+        if let Ok(path) = &mut self.0
+            && let Err(error) = path.push(segment)
+        {
+            self.0 = Err(error);
+        }
+    }
+}
+
+impl Segmented for PathOf<'_> {
+    fn add(&mut self, segment: &str) {
+        let SegmentsOfPaths { paths, fault } = self.all;
+        if fault.is_none() {
+            *fault =
+                push_segment(&mut paths.text, self.start, self.len, segment).err().map(|error| (paths.len(), error));
+            self.len += 1;
+        }
+    }
+}
+
 /// The segments of a request as they were received: a path, or why they are none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Segments(pub(crate) Result<Path>);
@@ -124,28 +241,38 @@ impl Segments {
 
 impl<'de> Deserialize<'de> for Segments {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct SegmentsVisitor;
-        impl<'de> Visitor<'de> for SegmentsVisitor {
-            type Value = Segments;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an array of segments")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Segments, A::Error> {
-                let mut segments = Segments(Ok(Path::default()));
-                while array.next_element_seed(NextSegment(&mut segments))?.is_some() {}
-                Ok(segments)
-            }
-        }
-        deserializer.deserialize_seq(SegmentsVisitor)
+        EachSegment(Segments(Ok(Path::default()))).deserialize(deserializer)
     }
 }
 
-/// Reads one segment, and adds it. After the first that is invalid, the others are only checked to be strings.
-struct NextSegment<'a>(&'a mut Segments);
+/// Reads the segments of a path, and adds them.
+struct EachSegment<T>(T);
 
-impl<'de> DeserializeSeed<'de> for NextSegment<'_> {
+impl<'de, T: Segmented> DeserializeSeed<'de> for EachSegment<T> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de, T: Segmented> Visitor<'de> for EachSegment<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of segments")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut array: A) -> Result<T, A::Error> {
+        while array.next_element_seed(NextSegment(&mut self.0))?.is_some() {}
+        Ok(self.0)
+    }
+}
+
+/// Reads one segment, and adds it. All are checked to be strings.
+struct NextSegment<'a, T>(&'a mut T);
+
+impl<'de, T: Segmented> DeserializeSeed<'de> for NextSegment<'_, T> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -153,7 +280,7 @@ impl<'de> DeserializeSeed<'de> for NextSegment<'_> {
     }
 }
 
-impl Visitor<'_> for NextSegment<'_> {
+impl<T: Segmented> Visitor<'_> for NextSegment<'_, T> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -161,11 +288,7 @@ impl Visitor<'_> for NextSegment<'_> {
     }
 
     fn visit_str<E>(self, segment: &str) -> Result<(), E> {
-        if let Ok(path) = &mut self.0.0
-            && let Err(error) = path.push(segment)
-        {
-            self.0.0 = Err(error);
-        }
+        self.0.add(segment);
         Ok(())
     }
 }
@@ -185,6 +308,7 @@ impl Serialize for Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json::array;
 
     #[test]
     fn a_path_consists_of_its_segments() {
@@ -198,6 +322,33 @@ mod tests {
                 assert_eq!(part, Path::of(&segments[first..first + len]).expect("a path"));
             }
             assert_eq!(path.part(first, segments.len() - first + 1), None);
+        }
+    }
+
+    #[test]
+    fn the_first_path_that_is_none_is_named() {
+        let read = |text: &str| {
+            let json = &mut serde_json::Deserializer::from_str(text);
+            let all: SegmentsOfPaths =
+                array(json, "keys", 4, InputCode::InvalidRequest).map_err(|error| error.to_string())?;
+            all.paths("keys").map_err(|error| error.to_string())
+        };
+        let paths = read(r#"[["a"], ["b", "c\u0000"], []]"#).expect("paths");
+        assert_eq!(paths.iter().collect::<Vec<_>>(), ["a", "b/c\0", ""]);
+        let refused = paths.keys("keys").expect_err("no segments").to_string();
+        assert_eq!(refused, "keys[2]: empty path; at least one segment is required");
+        let longest = format!(r#"[["a"], ["{}"], ["b"]]"#, "x".repeat(MAX_TEXT));
+        assert_eq!(read(&longest).expect("paths").keys("keys").expect("keys").len(), 3);
+        for (text, why) in [
+            (r#"[["a"], ["b", ""], ["/"]]"#, "keys[1]: segment 1: empty segment"),
+            (r#"[["a"], ["b", "/", "c"], []]"#, "keys[1]: segment 1: a segment must not contain '/'"),
+            (&longest.replace("xx\"", "xxx\""), "keys[1]: the path has more than 4,096 bytes of text"),
+            (r#"[["a"], [""], ["b", 1]]"#, "keys[2]: invalid type: integer `1`"),
+            (r#"[["a"], "b"]"#, "keys[1]: invalid type: string \"b\""),
+            (r#"[["a"], ["b"], ["c"], ["d"], ["e"]]"#, "keys: more than 4 items"),
+        ] {
+            let refused = read(text).expect_err(why);
+            assert!(refused.contains(why), "{refused}");
         }
     }
 

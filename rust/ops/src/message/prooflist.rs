@@ -11,7 +11,7 @@ use serde::ser::{Serialize, Serializer};
 
 use super::path::{self, Path};
 use super::{Int, present};
-use crate::json::{MessageText, Text, array, decode_base64, objects};
+use crate::json::{Items, MessageText, Text, array, decode_base64, objects};
 
 /// The limit on the segments of one range.
 pub(crate) const MAX_SEGMENTS: usize = 10_000;
@@ -174,9 +174,7 @@ pub(crate) fn elements<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 }
 
 /// Reads what a request, a step or a result lists for each key of a multiproof.
-pub(crate) fn keys<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<Option<Vec<T>>, D::Error> {
+pub(crate) fn keys<'de, D: Deserializer<'de>, T: Items<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     array(deserializer, "keys", MAX_KEYS, InputCode::InvalidRequest).map(Some)
 }
 

@@ -7,7 +7,7 @@ use coregw_core::{Answer, Ask};
 use coregw_core::{Cid, Error, Keys, Kind, Result, RootCid, Window};
 
 use super::Int;
-use super::path::Path;
+use super::path::{Path, Paths};
 use super::prooflist::{Link, MAX_SEGMENTS, Proof, ProofList, Step};
 use crate::json::MessageText;
 
@@ -20,7 +20,7 @@ pub(crate) const MAX_ENTRIES: u64 = 1000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Question {
     Key(Path),
-    Keys(Vec<Path>),
+    Keys(Paths),
     Index(u64),
     Range { start: u64, end: Option<u64> },
     Scan { prefix: Path, after: Option<Path>, limit: u64 },
@@ -41,11 +41,7 @@ impl Question {
     pub(crate) fn ask(&self) -> Result<Ask> {
         Ok(match self {
             Self::Key(path) => Ask::Key(path.key()?),
-            Self::Keys(keys) => {
-                let key =
-                    |(index, path): (usize, &Path)| path.key().map_err(|error| error.within(&format!("keys[{index}]")));
-                Ask::Keys(Keys::new(keys.iter().enumerate().map(key).collect::<Result<_>>()?)?)
-            }
+            Self::Keys(paths) => Ask::Keys(Keys::new(paths.keys("keys")?)?),
             Self::Index(index) => Ask::Index(*index),
             Self::Range { start, end } => Ask::Range { start: *start, end: *end, max_segments: MAX_SEGMENTS },
             Self::Scan { prefix, after, limit } => {
@@ -94,7 +90,7 @@ impl Question {
             (Self::Keys(keys), Answer::Keys(targets)) => {
                 let mut step = new("map_keys", proof);
                 step.target = Some(Some(step.from.clone()));
-                step.keys = Some(keys.iter().map(|path| MessageText(path.text().into())).collect());
+                step.keys = Some(keys.iter().map(|path| MessageText(path.into())).collect());
                 step.targets = Some(targets.iter().map(|target| target.as_ref().map(Link::of)).collect());
                 step
             }

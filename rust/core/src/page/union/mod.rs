@@ -11,10 +11,11 @@ use crate::bits::Side;
 use crate::id::cid::{Cid, Kind};
 use crate::id::suite::{Digest, Suite};
 use crate::interrupt::{Attempt, Failure, Interrupt};
+use crate::key_list::Keys;
 use crate::page::format::Page;
 use crate::page::partial::MAX_MISSING_PAGES;
 use crate::page::path::{Finder, OnPage};
-use crate::query::keys::{Branch, Descents, Fork, Keys, MAX_APPROACHED, Preorder};
+use crate::query::keys::{Branch, Descents, Fork, MAX_APPROACHED, Preorder};
 use crate::spare;
 use crate::tree::arena::State;
 use crate::tree::descent::{End, Landing, Nodes, Shape, Step, ToKey, Visited, descend};
@@ -274,7 +275,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Preorder for UnionNodes<P, F> {
         if self.budget == 0 || self.missing.len() >= MAX_MISSING_PAGES {
             return;
         }
-        let scout = |place| Scout { id: branch.id, floor: branch.floor, rounds: 0, key: keys.key(place) };
+        let scout = |place| Scout { key: keys.key(place), id: branch.id, rounds: 0 };
         let mut scouts = [scout(branch.keys.start); MAX_APPROACHED];
         scouts.iter_mut().zip(branch.keys.clone()).for_each(|(at, place)| *at = scout(place));
         let mut left = &mut scouts[..branch.keys.len().min(MAX_APPROACHED)];

@@ -22,7 +22,6 @@ pub(super) struct Scout<'k> {
     /// The key that it goes ahead to.
     pub(super) key: &'k [u8],
     pub(super) id: OnPage,
-    pub(super) floor: u32,
     /// The number of rounds since the page that its node, a stub, stands for was prefetched; 0 before.
     pub(super) rounds: u8,
 }
@@ -68,7 +67,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> Pages<P, F> {
                 let [next, sibling] = if bits::bit(scout.key, bit) { [right, left] } else { [left, right] };
                 prefetch(arena.node(next));
                 prefetch(arena.node(sibling));
-                (scout.id.node, scout.floor) = (next, bit + 1);
+                scout.id.node = next;
                 true
             }
             State::Stub { ordinal, .. } if scout.rounds < FAR => {
