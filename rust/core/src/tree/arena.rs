@@ -372,3 +372,7 @@ impl Arena {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "arena_tests.rs"]
+mod tests;
