@@ -35,7 +35,7 @@ const TOUCHES_PER_LOOKUP: u64 = 16;
 /// 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Whether the cache learns of the use with this number. Not of every eighth: if queries use four pages each, eighth uses
+/// Whether the cache learns of the use with this number. Not of every sixteenth: if queries use four pages each, such uses
 /// are always of the same level of a tree, and pages of the others would be evicted. The multiples of `SPREAD` are spread
 /// evenly, also those of every fourth number.
 fn is_noted(number: u64) -> bool {
