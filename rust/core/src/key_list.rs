@@ -73,12 +73,12 @@ impl FromIterator<Key> for KeyList {
 pub struct Keys {
     bytes: Vec<u8>,
     /// In key order.
-    sorted: Vec<Place>,
+    sorted: Vec<KeyPlace>,
 }
 
 /// Where the bytes of a key are, and its index among the keys as they were asked.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct KeyPlace {
     start: u32,
     len: u16,
     asked: u16,
@@ -104,7 +104,7 @@ impl Keys {
         }
         let place = |asked: u32| {
             let Range { start, end } = keys.range(asked as usize);
-            Place { start: start as u32, len: (end - start) as u16, asked: asked as u16 }
+            KeyPlace { start: start as u32, len: (end - start) as u16, asked: asked as u16 }
         };
         let sorted = sorted.into_iter().map(place).collect();
         Ok(Self { bytes: keys.bytes, sorted })
@@ -144,7 +144,7 @@ impl Keys {
     }
 
     #[inline(always)]
-    fn at(&self, place: &Place) -> &[u8] {
+    fn at(&self, place: &KeyPlace) -> &[u8] {
         &self.bytes[place.start as usize..][..usize::from(place.len)]
     }
 }
