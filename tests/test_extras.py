@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from coregw import _core
+from coregw import _core, extras
 from coregw.kzg import KzgRoot
 
 TOP = Path(__file__).parent.parent
@@ -213,12 +213,90 @@ KZG_REQUEST = json.dumps(
 def test_a_missing_extra_is_named_in_one_sentence(bare_python: Path, statement: str, what: str, extra: str) -> None:
     code = f"import coregw\nKZG = {KZG_REQUEST!r}\n{statement}"
     last_line = run(bare_python, "-c", code, code=1).splitlines()[-1]
-    sentence = f'{what} needs the "{extra}" extra: pip install "coregw[{extra}]"'
-    assert last_line == f"coregw.extras.MissingExtraError: {sentence}"
+    assert last_line == f"coregw.extras.MissingExtraError: {what} {needs(extra)}"
+
+
+def needs(extra: str) -> str:
+    return f'needs the "{extra}" extra: pip install ".[{extra}]" in a clone of coregw'
+
+
+def test_the_extras_are_those_of_the_project() -> None:
+    named_otherwise = {
+        "google_crc32c": "google-crc32c",
+        "prometheus_client": "prometheus-client",
+        "rich_click": "rich-click",
+    }
+    for extra, modules in extras.EXTRAS.items():
+        own = {named_otherwise.get(name, NAMED_OTHERWISE.get(name, name)) for name in modules} - {"click"}
+        direct = {requirement.name for requirement in map(Requirement, EXTRAS[extra]) if requirement.name != "coregw"}
+        assert own == {name for name in direct if not name.startswith("opentelemetry-") or name in own}, extra
+
+
+PARTS = (
+    "cli",
+    "client",
+    "engine",
+    "filesystem",
+    "folders",
+    "gateway",
+    "messages",
+    "plants",
+    "store",
+    "tlog",
+    "trust",
+    "upkeep",
+)
+NOT_DOCUMENTED = ("coregw.store.testing", "coregw.store.workers")
+
+IMPORT_EACH = """
+import importlib, sys
+from pathlib import Path
+from coregw.extras import MissingExtraError
+kept = ("coregw._core", "coregw.extras")
+for name in {names!r}:
+    for loaded in [each for each in sys.modules if each.startswith("coregw.") and each not in kept]:
+        del sys.modules[loaded]
+    try:
+        importlib.import_module(name)
+    except MissingExtraError:
+        pass
+    except Exception as error:
+        print(name, type(error).__name__, error)
+"""
+
+
+def test_a_module_without_its_extra_names_it(bare_python: Path) -> None:
+    files = [file for part in PARTS for file in (PACKAGE / part).rglob("*.py")]
+    dotted = [".".join(("coregw", *file.relative_to(PACKAGE).with_suffix("").parts)) for file in files]
+    names = sorted(name.removesuffix(".__init__") for name in dotted if not name.startswith(NOT_DOCUMENTED))
+    assert len(names) > 100
+    assert run(bare_python, "-c", IMPORT_EACH.format(names=names)) == ""
+
+
+@pytest.mark.parametrize(
+    ("missing", "wanted", "named"),
+    [
+        ("pycurl", "server", "client"),  # `coregw doctor` with the extra `server` alone
+        ("rocksdict", "cli", "server"),
+        ("msgspec.structs", "server", "server"),
+        ("pycurl", "fsspec", "fsspec"),
+        ("anyio", "s3", "s3"),
+        ("opentelemetry.sdk", "server", "otel"),
+    ],
+)
+def test_the_extra_is_one_that_brings_the_module(missing: str, wanted: str, named: str) -> None:
+    error = extras.missing_extra(ModuleNotFoundError(name=missing), "this", wanted)
+    assert isinstance(error, extras.MissingExtraError)
+    assert str(error) == f"this {needs(named)}"
+
+
+def test_a_module_that_no_extra_brings_is_not_taken_for_an_extra() -> None:
+    error = ModuleNotFoundError(name="sniffio")
+    assert extras.missing_extra(error, "this", "client") is error
 
 
 def test_the_command_without_its_extra_is_one_line_and_exit_code_1(bare_python: Path) -> None:
-    sentence = 'coregw: the coregw command needs the "cli" extra: pip install "coregw[cli]"\n'
+    sentence = f"coregw: the coregw command {needs('cli')}\n"
     assert run(bare_python.with_name("coregw"), "ls", code=1) == sentence
     assert run(bare_python, "-m", "coregw", code=1) == sentence
 
@@ -239,13 +317,19 @@ def without(*packages: str, command: str) -> str:
 @pytest.mark.parametrize("missing", ["litestar", "rocksdict", "uvicorn", "msgspec"])
 def test_a_server_command_without_its_extra_is_one_line(command: str, missing: str, tmp_path: Path) -> None:
     output = without(missing, command=f"{command} --data {tmp_path} --port 0")
-    assert output == f'coregw: coregw {command} needs the "server" extra: pip install "coregw[server]"\n'
+    assert output == f"coregw: coregw {command} {needs('server')}\n"
 
 
 @pytest.mark.parametrize("missing", ["pycurl", "msgspec"])
 def test_a_client_command_without_its_extra_is_one_line(missing: str) -> None:
     output = without(missing, command="ls bafkqaaa")
-    assert output == 'coregw: coregw ls needs the "cli" extra: pip install "coregw[cli]"\n'
+    assert output == f"coregw: coregw ls {needs('cli')}\n"
+
+
+@pytest.mark.parametrize("command", ["doctor", "heal --from http://127.0.0.1:9"])
+def test_a_command_with_the_extra_server_alone_names_the_other_one(command: str) -> None:
+    output = without("pycurl", command=command)
+    assert needs("client") in output
 
 
 def test_a_missing_module_of_coregw_is_not_taken_for_a_missing_extra() -> None:

@@ -1,12 +1,36 @@
-"""Optional dependencies: what to install when a module of an extra is missing, and what a platform lacks."""
+"""Optional dependencies: which extra brings a module, and what a platform lacks."""
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MissingExtraError", "UnsupportedPlatformError", "missing_extra"]
+__all__ = ["EXTRAS", "MissingExtraError", "UnsupportedPlatformError", "missing_extra"]
 
 _UNIX_MODULES: Final = frozenset({"fcntl", "grp", "pwd", "resource", "syslog", "termios", "tty"})
+
+EXTRAS: Final = {
+    "client": ("anyio", "filelock", "msgspec", "platformdirs", "pycurl"),
+    "log": ("cryptography",),
+    "cli": ("click", "rich", "rich_click"),
+    "server": (
+        *("anyio", "click", "google_crc32c", "httptools", "litestar", "lz4", "msgspec", "prometheus_client", "rich"),
+        *("rich_click", "rocksdict", "uvicorn", "uvloop", "xxhash"),
+    ),
+    "otel": ("opentelemetry",),
+    "postgres": ("asyncpg",),
+    "s3": ("obstore",),
+    "fsspec": ("fsspec",),
+}
+"""The modules that each extra brings, without those of the extras that it includes. The smallest extra comes first."""
+
+_INCLUDED: Final = {
+    "log": "client",
+    "cli": "log",
+    "otel": "server",
+    "postgres": "server",
+    "s3": "postgres",
+    "fsspec": "client",
+}
 
 
 class MissingExtraError(ModuleNotFoundError):
@@ -22,15 +46,24 @@ def missing_extra(error: ModuleNotFoundError, what: str, extra: str) -> ModuleNo
 
     Args:
         error: The failed import.
-        what: What needs the extra, such as ``coregw.Client``.
-        extra: The extra that brings the missing module.
+        what: What needs the missing module, such as ``coregw.Client``.
+        extra: The extra with everything that `what` needs. It is named if it brings the missing module; otherwise the
+            first extra that does.
 
     Returns:
         A `MissingExtraError` that says what to install; an `UnsupportedPlatformError` if Python has the module on
-        a Unix alone; or `error` itself if the missing module is one of coregw's own.
+        a Unix alone; or `error` itself if no extra brings the module.
     """
-    if error.name in _UNIX_MODULES:
+    name = (error.name or "").partition(".")[0]
+    if name in _UNIX_MODULES:
         return UnsupportedPlatformError(f"{what} needs a Unix: this platform has no {error.name}", name=error.name)
-    if error.name is not None and error.name.partition(".")[0] == "coregw":
+    bringing = [each for each, modules in EXTRAS.items() if name in modules]
+    if not bringing:
         return error
-    return MissingExtraError(f'{what} needs the "{extra}" extra: pip install "coregw[{extra}]"', name=error.name)
+    within = extra
+    while within not in bringing and within in _INCLUDED:
+        within = _INCLUDED[within]
+    named = extra if within in bringing else bringing[0]
+    return MissingExtraError(
+        f'{what} needs the "{named}" extra: pip install ".[{named}]" in a clone of coregw', name=error.name
+    )

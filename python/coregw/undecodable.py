@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
+from coregw.extras import missing_extra
+
+try:
+    import msgspec
+except ModuleNotFoundError as error:
+    raise missing_extra(error, "decoding JSON", "client") from error
 
 __all__ = ["UNDECODABLE"]
 

@@ -139,7 +139,7 @@ PAGES: dict[str, Page] = {
     ),
     "docs/how-to/pandas.md": Page(
         before=_GATEWAY,
-        skipped={'pip install "coregw[cli,fsspec]" pandas pyarrow duckdb': _INSTALLED},
+        skipped={'pip install ".[cli,fsspec]" pandas pyarrow duckdb    # in a clone of coregw': _INSTALLED},
         optional={"import pandas as pd": "pandas", "import duckdb": "duckdb"},
     ),
     "docs/how-to/publish.md": Page(before="export GATEWAY_ADMIN_TOKEN=a-secret\n" + _GATEWAY, replaced={"7380": "{b}"}),

@@ -13,9 +13,14 @@ import signal
 import sys
 from typing import NoReturn
 
-from click.exceptions import Exit
-
 from coregw import __version__
+from coregw.extras import missing_extra
+
+try:
+    from click.exceptions import Exit
+except ModuleNotFoundError as error:
+    raise missing_extra(error, "the coregw command", "cli") from error
+
 from coregw.cli.framework import (
     COMMAND_GROUPS,
     CONTINUED_BY,
@@ -26,7 +31,6 @@ from coregw.cli.framework import (
     with_verbosity,
 )
 from coregw.errors import CoregwError, ProofError, Unavailable
-from coregw.extras import missing_extra
 from coregw.text import printable
 
 __all__ = ["EXIT_DAMAGED", "EXIT_DIFFERENT", "EXIT_FAILURE", "EXIT_NOT_PROVEN", "EXIT_UNREADABLE", "cli", "main"]

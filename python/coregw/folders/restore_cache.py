@@ -14,10 +14,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
-import msgspec
-
+from coregw.extras import missing_extra
 from coregw.folders.caches import RACY_NANOSECONDS, cache_file
 from coregw.undecodable import UNDECODABLE
+
+try:
+    import msgspec
+except ModuleNotFoundError as error:
+    raise missing_extra(error, "coregw.folders.restore_cache", "client") from error
 
 __all__ = ["Entry", "RestoreCache", "State", "decode_entries", "encode_entries", "state_of"]
 

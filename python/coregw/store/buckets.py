@@ -15,14 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-import anyio
-
 from coregw.errors import Unavailable
 from coregw.extras import missing_extra
 from coregw.store.addresses import BucketAddress
 from coregw.waiting import result_of
 
 try:
+    import anyio
     from obstore.exceptions import BaseError, NotFoundError
     from obstore.store import S3Store
 except ModuleNotFoundError as error:

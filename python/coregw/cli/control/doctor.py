@@ -17,21 +17,9 @@ from coregw.cli.gateways import GatewayChoice, client_settings, gateway_option
 from coregw.cli.services.serve import settings_class
 from coregw.cli.services.variables import known_variables, unknown_variables
 from coregw.errors import CoregwError
+from coregw.extras import EXTRAS
 
-__all__ = ["EXTRAS", "command"]
-
-EXTRAS = {
-    "client": ("msgspec", "pycurl", "anyio"),
-    "log": ("cryptography",),
-    "cli": ("rich", "rich_click"),
-    "server": ("litestar", "rocksdict", "uvicorn"),
-    "postgres": ("asyncpg",),
-    "s3": ("obstore",),
-    "otel": ("opentelemetry",),
-    "fsspec": ("fsspec",),
-    "kzg": ("py_arkworks_bls12381",),
-}
-"""Modules that each extra installs, beside those of the extras that it includes."""
+__all__ = ["command"]
 
 _STEPS = {
     "Connection refused": "start one with coregw serve, or give the address of another with --gateway",

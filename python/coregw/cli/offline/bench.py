@@ -108,7 +108,7 @@ def _measured(
     from coregw.bench.service import own_gateway, server_is_installed, service_figures
 
     if not is_named and not server_is_installed():
-        notes.append('no gateway was measured: pip install "coregw[server]", or name one with --gateway URL')
+        notes.append('no gateway was measured: it needs the "server" extra, or name one with --gateway URL')
         return
     with nullcontext() if is_named else own_gateway() as address:
         chosen = gateway if address is None else GatewayChoice([address], [], {})
