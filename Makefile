@@ -69,7 +69,7 @@ $(VENV)/.audit-locked: requirements-audit.lock $(VENV)/.locked
 	@touch $@
 
 .PHONY: lock
-lock: $(VENV)/.locked ## update the lock files for changed requirements (ARGS=--upgrade: upgrade all)
+lock: $(VENV)/.locked js/node_modules/.package-lock.json ## update the lock files for changed requirements (ARGS=--upgrade: upgrade all)
 	$(pip_compile) --extra all --group dev $(ARGS) pyproject.toml --output-file requirements.lock
 	$(pip_compile) --extra all --constraint requirements.lock $(ARGS) pyproject.toml --output-file deploy/requirements.lock
 	$(pip_compile) --group bench --constraint requirements.lock $(ARGS) --output-file requirements-bench.lock
@@ -81,6 +81,7 @@ lock: $(VENV)/.locked ## update the lock files for changed requirements (ARGS=--
 	$(pip_compile) --group release --constraint requirements.lock $(ARGS) --output-file requirements-release.lock
 	$(pip_compile) --group ipfs --constraint requirements.lock $(ARGS) --output-file requirements-ipfs.lock
 	$(if $(findstring --upgrade,$(ARGS)),cargo update,cargo update --workspace)
+	$(BIN)/python deploy/release/licenses.py
 
 # ------------------------------------------------------------------------------------------------------- run
 

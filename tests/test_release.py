@@ -11,6 +11,7 @@ import sys
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,12 +101,27 @@ def test_the_packages_have_one_version() -> None:
     assert json.loads((TOP / "js" / "package.json").read_text())["version"] == version
 
 
-def test_checksums_and_components_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = importlib.util.spec_from_file_location("release", TOP / "deploy" / "release" / "release.py")
+def script_of(name: str) -> Any:  # noqa: ANN401 - a module that type checkers don't know
+    spec = importlib.util.spec_from_file_location(name, TOP / "deploy" / "release" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
+    return script
+
+
+def test_the_licences_of_all_that_is_linked_or_bundled_are_in_wheels() -> None:
+    """After a change of the dependencies: `make lock`."""
+    script = script_of("licenses")
+    headings = script.OUTPUT.read_text("utf-8").split(f"{script._LINE}\n")[1::2]
+    named = {name.strip() for heading in headings for name in heading.replace("\n", " ").split(", ")}
+    assert named == {*script.crates(), *script.bundled()}
+    files = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["license-files"]
+    assert str(script.OUTPUT.relative_to(TOP)) in files
+
+
+def test_checksums_and_components_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = script_of("release")
     commands: list[tuple[object, ...]] = []
     monkeypatch.setattr(script, "run", lambda *command, **_: commands.append(command))
     with zipfile.ZipFile(tmp_path / "coregw-1.2.3-cp311-abi3-any.whl", "w") as wheel:

@@ -35,8 +35,12 @@ print(f"{Path(coregw._core.__file__).name}: the client of the wheel added, verif
 """
 
 VERIFY = """
+import importlib.metadata
 import threading
 import coregw
+shipped = {file.name: file for file in importlib.metadata.files("coregw")}
+assert "pyo3" in shipped["licenses.txt"].read_text()
+assert "MIT" in shipped["LICENSE"].read_text()
 cid = coregw.payload_cid(b"hello")
 paths = [f"folder/{number}" for number in range(1000)]
 tree = coregw.Map({path: cid for path in paths})
