@@ -127,6 +127,17 @@ def test_a_mistyped_command_is_recognized(run: Run, name: str, similar: str) -> 
     assert "Did you mean" not in run("xyzzy").stderr
 
 
+@pytest.mark.parametrize(
+    ("assignment", "similar"),
+    [("cach_bytes=1", "cache_bytes"), ("COREGW_PROT=1", "port"), ("xyzzy=1", None), ("port", None)],
+)
+def test_a_mistyped_setting_is_recognized(run: Run, assignment: str, similar: str | None) -> None:
+    refused = run("serve", "--set", assignment)
+    assert refused.exit_code == 2
+    shown = " ".join(refused.stderr.replace("│", "").split())
+    assert (f"did you mean {similar}?" in shown) if similar else ("did you mean" not in shown)
+
+
 @pytest.mark.parametrize("command", ["cat", "resolve", "ls", "tree", "stat"])
 def test_a_path_is_relative_to_the_root(run: Run, root: str, command: str) -> None:
     refused = run(command, root, "/docs/readme")

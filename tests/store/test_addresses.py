@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coregw.errors import InvalidInput
-from coregw.store.addresses import BucketAddress, check_database_address
+from coregw.store.addresses import BucketAddress, check_database_address, masked
 
 
 def test_a_bucket_with_all_options() -> None:
@@ -43,3 +43,23 @@ def test_what_is_not_the_address_of_a_database(address: str) -> None:
 def test_a_database_may_have_several_hosts() -> None:
     check_database_address("postgresql://me@a:5432,b:5433/coregw?sslmode=require")
     check_database_address("postgres:///coregw?host=/run/postgresql")
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        (
+            "s3://trees?endpoint=http://me:pa55@word@host:80&region=a",
+            "s3://trees?endpoint=http://me:***@host:80&region=a",
+        ),
+        (
+            "s3://trees?region=a&endpoint=http%3A%2F%2Fme%3Apa55%40host",
+            "s3://trees?region=a&endpoint=http%3A%2F%2Fme%3A***@host",
+        ),
+        ("s3://trees?endpoint=http://host:80", "s3://trees?endpoint=http://host:80"),
+        ("s3://trees?endpoint=https://host/a@b:c@d", "s3://trees?endpoint=https://host/a@b:c@d"),
+        ("http://me:pa55word@host/path", "http://me:***@host/path"),
+    ],
+)
+def test_passwords_of_endpoints_are_not_shown(address: str, shown: str) -> None:
+    assert masked(address) == shown

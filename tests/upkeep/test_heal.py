@@ -246,6 +246,14 @@ def test_records_need_a_token(base: Base, source: str, tmp_path: Path, monkeypat
         assert token not in healed.stderr or not token
 
 
+def test_it_waits_for_a_gateway_as_long_as_other_commands(base: Base, tmp_path: Path) -> None:
+    shutil.copytree(base[0], data := tmp_path / "data")
+    command = ("heal", "--data", str(data), "--from", "http://127.0.0.1:9")
+    refused = serving.run(*command, environ={"COREGW_RETRY_SECONDS": "soon"})
+    assert refused.returncode == 1
+    assert refused.stderr.endswith("coregw: COREGW_RETRY_SECONDS: 'soon' is not a number of seconds above 0\n")
+
+
 def test_a_gateway_answers_while_files_are_read(tmp_path: Path) -> None:
     """A FIFO stands for a slow disk: what opens and reads it waits for the writer."""
     content = b"slow" * 1000

@@ -32,7 +32,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def listen(settings: Settings, *, shared: bool = False) -> socket.socket:
-    """Return a socket that listens on the host's first address.
+    """Return a socket that listens on the host's first address; ``::`` is every address, of IPv4 as well.
 
     Args:
         settings: The host, the port, and the backlog.
@@ -43,7 +43,13 @@ def listen(settings: Settings, *, shared: bool = False) -> socket.socket:
     """
     try:
         family, address = _address(settings)
-        return socket.create_server(address, family=family, backlog=settings.backlog, reuse_port=shared)
+        return socket.create_server(
+            address,
+            family=family,
+            backlog=settings.backlog,
+            reuse_port=shared,
+            dualstack_ipv6=_is_dual(family, address),
+        )
     except (OSError, UnicodeError) as error:
         raise _unavailable(settings, error) from None
 
@@ -57,10 +63,13 @@ def reserve(settings: Settings) -> socket.socket:
     with listen(settings) as alone:
         address = alone.getsockname()
         family = alone.family
+        is_dual = _is_dual(family, address)
     reserved = socket.socket(family)
     try:
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            reserved.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if is_dual else 1)
         reserved.bind(address)
     except OSError as error:
         reserved.close()
@@ -78,6 +87,11 @@ def _address(settings: Settings) -> tuple[int, Any]:
     found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = found[0]
     return family, address
+
+
+def _is_dual(family: int, address: tuple[Any, ...]) -> bool:
+    """Whether a socket takes connections of IPv4 beside those of IPv6: the system's default depends on its settings."""
+    return family == socket.AF_INET6 and address[0] == "::" and socket.has_dualstack_ipv6()
 
 
 def _unavailable(settings: Settings, error: OSError | UnicodeError) -> Unavailable:

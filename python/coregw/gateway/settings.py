@@ -38,8 +38,9 @@ _DATABASES: Final = ("postgresql://", "postgres://")
 _LEAST_SHARED_GRACE_SECONDS: Final = 120
 """Twice what a change of a database's clock may count as (decision 0378)."""
 
-_SIZE: Final = re.compile(r"\s*([0-9]{1,20})\s*([KMG]i?B?)?\s*", re.IGNORECASE | re.ASCII)
-_UNITS: Final = {"": 1, "k": KIB, "m": MIB, "g": GIB}
+_NUMBER: Final = re.compile(r"\s*([0-9]{1,20})\s*([KMG](?:i?B)?)?\s*", re.IGNORECASE | re.ASCII)
+_UNITS: Final = {"k": KIB, "m": MIB, "g": GIB}
+_DECIMAL_UNITS: Final = {"kb": 10**3, "mb": 10**6, "gb": 10**9}
 _ORIGIN: Final = re.compile(r"none|\*|[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+", re.ASCII)
 _BOOLEANS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 _LEVELS: Final = ("critical", "error", "warning", "info", "debug")
@@ -237,7 +238,8 @@ class Settings:
 
         Args:
             environ: The ``COREGW_<FIELD>`` variables, and ``COREGW_CONFIG``, the path of the configuration file; the
-                process environment if None. Empty counts as unset. Sizes may end in ``KiB``, ``MiB`` or ``GiB``.
+                process environment if None. Empty counts as unset. Sizes may end in ``KiB``, ``MiB`` or ``GiB``, or
+                in ``KB``, ``MB`` or ``GB`` for powers of 1,000.
             strict: Whether unknown settings in the file are errors; a command that only opens the store of a service
                 ignores what else the service is told.
             overrides: Values by field name, such as ``port=0``; text is parsed like a variable.
@@ -349,10 +351,13 @@ def _parse(name: str, value: Any, kind: type) -> Any:  # noqa: ANN401 - one pars
             return float(value)
         except ValueError:
             raise InvalidInput(f"{name} is {value!r}, expected a number of seconds") from None
-    match = _SIZE.fullmatch(value)
-    if match is None:
-        raise InvalidInput(f"{name} is {value!r}, expected a non-negative integer, optionally with KiB, MiB or GiB")
-    return int(match[1]) * _UNITS[(match[2] or "")[:1].lower()]
+    match = _NUMBER.fullmatch(value)
+    is_size = name.lower().endswith("_bytes")
+    if match is None or (match[2] and not is_size):
+        units = ", optionally with KiB, MiB or GiB" if is_size else ""
+        raise InvalidInput(f"{name} is {value!r:.100}, expected a non-negative integer{units}")
+    unit = (match[2] or "").lower()
+    return int(match[1]) * (_DECIMAL_UNITS.get(unit) or _UNITS.get(unit[:1], 1))
 
 
 def _bounds(item: Field[Any]) -> str:

@@ -132,4 +132,8 @@ def location_of(settings: Settings) -> str:
     """Return where the store is, for people, without passwords."""
     if not settings.is_shared:
         return str(settings.data)
-    return masked(settings.store) if settings.bucket == "none" else f"{masked(settings.store)} and {settings.bucket}"
+    return (
+        masked(settings.store)
+        if settings.bucket == "none"
+        else f"{masked(settings.store)} and {masked(settings.bucket)}"
+    )

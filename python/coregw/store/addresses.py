@@ -15,6 +15,9 @@ _OPTIONS: Final = frozenset({"endpoint", "region", "virtual_hosted"})
 _BOOLEANS: Final = ("true", "false")
 _SECRET: Final = re.compile(r"(?i)((?:^|[?&])[^=&]*(?:password|secret|token|passfile|key)[^=&]*=)[^&]*")
 
+_USER: Final = re.compile(r"(?i)((?:^|[?&])endpoint=[a-z]+(?:://|%3A%2F%2F)[^&@:%]*(?::|%3A))[^&]*(?:@|%40)")
+"""The user and the password in the address of an endpoint."""
+
 
 def masked(url: str) -> str:
     """Return an address without its password, for messages, logs and listings of settings. Never raises."""
@@ -27,7 +30,7 @@ def masked(url: str) -> str:
         authority, _, path = location.rpartition("@")[2].partition("/")
         user = location.rpartition("@")[0].partition(":")
         authority = f"{user[0]}{':***' if user[1] else ''}@{authority}"
-    shown = _SECRET.sub(r"\1***", query)
+    shown = _SECRET.sub(r"\1***", _USER.sub(r"\1***@", query))
     return f"{scheme}://{authority}{slash}{path}{question}{shown}"
 
 

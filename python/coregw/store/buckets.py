@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from coregw.errors import Unavailable
 from coregw.extras import missing_extra
-from coregw.store.addresses import BucketAddress
+from coregw.store.addresses import BucketAddress, masked
 from coregw.waiting import result_of
 
 try:
@@ -94,8 +94,10 @@ class Bucket:
         except (FileNotFoundError, NotFoundError) as error:
             raise FileNotFoundError(str(error)) from error
         except (BaseError, OSError) as error:
-            reason = str(error).partition("\n")[0][:300]
-            raise Unavailable(f"the bucket {self.address.bucket} failed: {reason}") from error
+            reason = str(error).partition("\n")[0]
+            if (endpoint := self.address.endpoint) is not None:
+                reason = reason.replace(endpoint, masked(endpoint))
+            raise Unavailable(f"the bucket {self.address.bucket} failed: {reason[:300]}") from error
 
 
 def next_names(listed: Iterator[Any]) -> Sequence[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 import socket
@@ -14,6 +15,7 @@ import pytest
 
 import serving
 from coregw.errors import Unavailable
+from coregw.gateway.listener import listen, reserve
 from coregw.gateway.server import GatewayServer
 from coregw.gateway.settings import Settings
 from coregw.store.memory import MemoryStore
@@ -86,6 +88,22 @@ def test_port_in_use_is_named() -> None:
 def test_unknown_host_is_named(host: str) -> None:
     with pytest.raises(Unavailable, match=host):
         asyncio.run(GatewayServer(Settings.load({}, host=host, port=0), MemoryStore()).serve())
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="needs IPv6")
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_the_unspecified_ipv6_address_is_every_address(is_shared: bool) -> None:
+    with contextlib.ExitStack() as stack:
+        port = 0
+        if is_shared:
+            port = stack.enter_context(reserve(Settings(host="::", port=0))).getsockname()[1]
+        listening = stack.enter_context(listen(Settings(host="::", port=port), shared=is_shared))
+        for host in ("127.0.0.1", "::1"):
+            with socket.create_connection((host, listening.getsockname()[1]), timeout=10):
+                pass
+        alone = stack.enter_context(listen(Settings(host="::1", port=0)))
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", alone.getsockname()[1]), timeout=10)
 
 
 def test_ipv6_addresses_are_written_in_brackets() -> None:

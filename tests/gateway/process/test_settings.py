@@ -22,7 +22,11 @@ def test_empty_variable_counts_as_unset() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("2097152", 2 * MIB), ("2m", 2 * MIB), ("1G", 1024 * MIB), ("2048KiB", 2 * MIB)]
+    ("text", "size"),
+    [
+        *(("2097152", 2 * MIB), ("2m", 2 * MIB), ("1G", 1024 * MIB), ("2048KiB", 2 * MIB), ("1gib", 1024 * MIB)),
+        *(("2MB", 2_000_000), ("1 GB", 10**9), ("5000kB", 5_000_000)),
+    ],
 )
 def test_sizes_accept_units(text: str, size: int) -> None:
     assert Settings.load({"COREGW_CACHE_BYTES": text}).cache_bytes == size
@@ -35,6 +39,9 @@ def test_sizes_accept_units(text: str, size: int) -> None:
         ("COREGW_PORT", "-1"),
         ("COREGW_PORT", "http"),
         ("COREGW_PORT", "1.5"),
+        ("COREGW_PORT", "8KiB"),
+        ("COREGW_WORKERS", "1K"),
+        ("COREGW_CACHE_BYTES", "1Gi"),
         ("COREGW_PORT", "9" * 5000),
         ("COREGW_CACHE_BYTES", "9" * 5000),
         ("COREGW_CACHE_BYTES", "0"),

@@ -17,7 +17,7 @@ from coregw.cli.common import counted, json_option
 from coregw.cli.control.connection import data_option, find_control
 from coregw.cli.control.display import shown_progress
 from coregw.cli.framework import click, print_json
-from coregw.cli.gateways import GatewayChoice, side_option
+from coregw.cli.gateways import GatewayChoice, client_settings, side_option
 from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class _Heal:
         from coregw.client import Client
 
         missing = self.missing()
-        with Client(self._source, connection=self._connection()) as client:
+        with Client(self._source, client_settings(), self._connection()) as client:
             with _directory(self._data) as directory:
                 fetch = Fetch(client, directory, self.show)
                 fetch.wanted(missing)

@@ -122,8 +122,12 @@ def chosen_settings(
         name, equals, value = text.partition("=")
         field = name.strip().lower().removeprefix("coregw_")
         if not equals or f"COREGW_{field.upper()}" not in known:
+            from difflib import get_close_matches
+
+            similar = get_close_matches(field, [each.removeprefix("COREGW_").lower() for each in known], n=1)
+            hint = f"; did you mean {similar[0]}?" if equals and similar else ""
             raise click.BadParameter(
-                f"{text!r}: expected NAME=VALUE with a name that --settings lists", param_hint="--set"
+                f"{text!r}: expected NAME=VALUE with a name that --settings lists{hint}", param_hint="--set"
             )
         short[field] = value
     environ = {**os.environ} if config is None else {**os.environ, CONFIG_VARIABLE: str(config)}
