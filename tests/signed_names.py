@@ -1,23 +1,19 @@
-"""Signed publications of one name: a gateway, its operator, its readers, and witnesses."""
+"""Signed publications of one name: a gateway, its operator, its readers, and their policies."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 import serving
 from coregw import Client, ProofError, TrustStore
 from coregw.client.signing import sign_published
-from coregw.gateway.server import Service
 from coregw.store.memory import MemoryStore
 from coregw.tlog.checkpoint import Checkpoint
-from coregw.tlog.note import Signer, load_private_key, new_private_key
+from coregw.tlog.note import Signer, VerifierKey
 from coregw.tlog.policy import Policy
-from coregw.witness.app import witness_service
-from coregw.witness.cosigning import Witness
 
 TOKEN = serving.ADMIN_TOKEN
 ORIGIN = "example.org/docs/main"
@@ -58,15 +54,7 @@ def refused(url: str, policy: Policy, reader: TrustStore) -> str:
     return error.value.check
 
 
-@contextmanager
-def witness(file: Path, *logs: Signer) -> Iterator[tuple[str, Signer]]:
-    signer = Signer(f"{file.stem}.example", load_private_key(new_private_key(), "witness"), 4)
-    service: Service = witness_service(Witness(file, signer, [each.key for each in logs], lambda: 1_700_000_000))
-    with serving.thread(MemoryStore(), service=service) as url:
-        yield url, signer
-
-
-def policy_of(signer: Signer, witnesses: list[tuple[str, Signer]], quorum: str = "all") -> Policy:
-    lines = [f"witness w{number} {each.key} {url}" for number, (url, each) in enumerate(witnesses)]
+def policy_of(signer: Signer, witnesses: list[tuple[str, VerifierKey]], quorum: str = "all") -> Policy:
+    lines = [f"witness w{number} {key} {url}" for number, (url, key) in enumerate(witnesses)]
     members = " ".join(f"w{number}" for number in range(len(witnesses)))
     return Policy.parse("\n".join([f"log {signer.key}", *lines, f"group g {quorum} {members}", "quorum g"]))

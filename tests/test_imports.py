@@ -68,7 +68,6 @@ MAY_IMPORT: dict[str, set[str]] = {
         "undecodable",
         "waiting",
     },
-    "witness": {"_core", "errors", "extras", "gateway", "store", "tlog", "trust", "undecodable"},
     "plants": {"_core", "engine", "errors", "extras", "gateway", "store"},
     "client": {
         *("", "_core", "engine", "errors", "extras", "folders", "hashing", "kzg", "messages", "store", "text"),
@@ -78,7 +77,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {
         *("bench", "building"),
         *("", "_core", "client", "errors", "extras", "folders", "gateway", "messages", "plants", "store", "text"),
-        *("tlog", "trust", "upkeep", "witness"),
+        *("tlog", "trust", "upkeep"),
     },
     "demo": {"", "_core", "client", "errors", "folders", "messages", "text"},
     "__main__": {"cli", "extras"},
@@ -100,7 +99,7 @@ MAX_LINES_OF_MODULE = 700
 MAX_MODULES_IN_FOLDER = 40
 
 # These three may only shrink: remove what no longer needs an exception, and lower the number.
-MAX_MODULES = 452
+MAX_MODULES = 447
 CODE_IN_INIT = {
     "cli",
     "engine",
@@ -137,7 +136,7 @@ CLASS_NAMES_OF_TWO = {
         "ResolveRequest",
         "ResolveResult",
     ),
-    *("Restored", "Rows", "Sample", "SharedStore", "Sink", "Upload", "Witness"),
+    *("Restored", "Rows", "Sample", "SharedStore", "Sink", "Upload"),
 }
 
 PYTHON = python_graph(PACKAGE)

@@ -27,7 +27,7 @@ GOLDEN = Path(__file__).parent / "golden"
 SESSIONS = sorted(GOLDEN.glob("*.txt"))
 MTIME = 1_700_000_000_000_000_000
 
-NOT_SHOWN = {"bench", "serve", "serve-plants", "witness"}
+NOT_SHOWN = {"bench", "serve", "serve-plants"}
 """Commands that run until they are stopped, or print figures of the machine; tests of theirs read what they print."""
 
 MEASURED = {"backup", "copy", "doctor", "fsck", "gc", "heal", "restore", "status"}

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import Result
 
-import serving
 from coregw.cli import cli
 
 if TYPE_CHECKING:
@@ -129,10 +128,7 @@ def test_settings_are_an_object(run: Run) -> None:
 
 
 def test_services_print_their_address_and_their_log_as_json(tmp_path: Path) -> None:
-    key = tmp_path / "key.pem"
-    vkey = serving.run("key", key, "--name", "log.example").stdout.strip()
-    witness = ["witness", "--key", key, "--name", "w.example", "--log", vkey, "--state", tmp_path / "state"]
-    for service in (["serve", "--data", tmp_path / "a"], ["serve-plants", "--data", tmp_path / "b"], witness):
+    for service in (["serve", "--data", tmp_path / "a"], ["serve-plants", "--data", tmp_path / "b"]):
         command = [sys.executable, "-m", "coregw", *map(str, service), "--port", "0", "--json"]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         with subprocess.Popen(command, **pipes, text=True) as process:

@@ -142,7 +142,14 @@ PAGES: dict[str, Page] = {
         skipped={'pip install ".[cli,fsspec]" pandas pyarrow duckdb    # in a clone of coregw': _INSTALLED},
         optional={"import pandas as pd": "pandas", "import duckdb": "duckdb"},
     ),
-    "docs/how-to/publish.md": Page(before="export GATEWAY_ADMIN_TOKEN=a-secret\n" + _GATEWAY, replaced={"7380": "{b}"}),
+    "docs/how-to/publish.md": Page(
+        before="export GATEWAY_ADMIN_TOKEN=a-secret\n"
+        + _GATEWAY
+        + f"python {TOP}/tests/cosigning.py witness.example.org "
+        "$(coregw key log.pem --name example.org/docs/main) > witness &\n"
+        "timeout 60 sh -c 'until [ -s witness ]; do sleep 0.1; done'",
+        replaced={"witness.example.org+0b3e8a11+BI… https://witness.example.org": "$(cat witness)"},
+    ),
     "docs/how-to/scale.md": Page(
         before="mkdir srv\n" + _GATEWAY,
         replaced={"/srv/": "{folder}/srv/", "8000": "{b}", "8081": "{c}"},
@@ -184,10 +191,7 @@ PAGES: dict[str, Page] = {
             "freeze docs/main ": "freeze docs/frozen --yes ",
             " ROOT ": " $first ",
             " DIR ": " {folder}/srv/coregw ",
-            "--log example.org/docs/main+7fe0a2c5+AQ…": "--log $(coregw key log.pem --name example.org/docs/main)",
             "+7fe0a2c5+AQ…": "+…",
-            "+0b3e8a11+BI…": "+…",
-            "coregw witness ": "coregw witness --port {d} ",
             "$ coregw root trust docs --follow docs/main --policy": "$ coregw root forget docs\n"
             "$ coregw key log.pem --name example.org/docs/main | sed 's/^/log /; a quorum none' > policy.txt\n"
             "$ coregw root trust docs --follow docs/main --policy",

@@ -18,7 +18,7 @@ from uuid import uuid4
 __all__ = ["Shell", "commands_of", "is_shown"]
 
 _SECONDS = 120
-_SERVICE = re.compile(r"coregw (serve|serve-plants|witness)\b(?!.*(--settings|&$))")
+_SERVICE = re.compile(r"coregw (serve|serve-plants)\b(?!.*(--settings|&$))")
 _ANYTHING = re.compile(r"…|\.\.\.")
 
 

@@ -16,8 +16,9 @@ from coregw.cli import cli
 from coregw.client.signing import sign_published
 from coregw.tlog.note import Note, Signer, load_private_key, new_private_key
 from coregw.tlog.policy import Policy
+from cosigning import witness
 from gateways import Lie, Reply, lying_gateway
-from signed_names import HASH, NAMED, ORIGIN, TOKEN, gateway, publish, refused, sign, verified, witness
+from signed_names import HASH, NAMED, ORIGIN, TOKEN, gateway, publish, refused, sign, verified
 
 
 def test_publications_are_verified_by_their_signed_log(
@@ -209,8 +210,8 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert (tmp_path / "log.pem").stat().st_mode & 0o777 == 0o600
         key = Signer(ORIGIN, load_private_key((tmp_path / "log.pem").read_bytes(), "log"))
         assert made.stdout == f"{key.key}\n"
-        at, cosigner = stack.enter_context(witness(tmp_path / "witness.json", key))
-        (tmp_path / "policy").write_text(f"log {key.key}\nwitness w {cosigner.key} {at}\nquorum w\n")
+        at, cosigner = stack.enter_context(witness("witness.example", key.key))
+        (tmp_path / "policy").write_text(f"log {key.key}\nwitness w {cosigner} {at}\nquorum w\n")
         first, second = publish(url, "a", "b")
         options = ("--key", tmp_path / "log.pem", "--origin", "example.org", "--policy", tmp_path / "policy")
         published = run("publish", "docs/main", first, *options)

@@ -58,7 +58,7 @@ _TRANSFER_COMMANDS = ("export", "import", "mirror")
 _OFFLINE_COMMANDS = ("hash", "verify", "build", "bench")
 """The commands that can do without a gateway; their modules are in `coregw.cli.offline`."""
 
-_TRUST_COMMANDS = ("root", "publish", "sign", "freeze", "key", "witness")
+_TRUST_COMMANDS = ("root", "publish", "sign", "freeze", "key")
 """The commands about names; their modules are in `coregw.cli.trust`."""
 
 _CONTROL_COMMANDS = ("status", "backup", "restore", "copy", "fsck", "heal", "gc", "pin", "doctor")
@@ -74,16 +74,15 @@ _FOLDERS = {
     "coregw.cli.control": _CONTROL_COMMANDS,
 }
 
-_SERVICES = (*_SERVICE_COMMANDS, "witness")
-_SERVER_COMMANDS = (*_SERVICES, *_CONTROL_COMMANDS)
+_SERVER_COMMANDS = (*_SERVICE_COMMANDS, *_CONTROL_COMMANDS)
 
 COMMAND_GROUPS["coregw"] = [
     {"name": "Store and read", "commands": [*_COMMANDS, "build"]},
     {"name": "Change a root", "commands": list(_EDIT_COMMANDS)},
     {"name": "Without a gateway", "commands": ["hash", "verify"]},
-    {"name": "Names and trust", "commands": [*_TRUST_COMMANDS[:-1]]},
+    {"name": "Names and trust", "commands": list(_TRUST_COMMANDS)},
     {"name": "Copy whole roots", "commands": list(_TRANSFER_COMMANDS)},
-    {"name": "Services", "commands": list(_SERVICES)},
+    {"name": "Services", "commands": list(_SERVICE_COMMANDS)},
     {"name": "Operate a gateway, on its machine", "commands": list(_CONTROL_COMMANDS[:-1])},
     {"name": "This machine", "commands": ["doctor", "bench"]},
 ]
@@ -122,7 +121,7 @@ class _Commands(CommandGroup):
         module = f"{name}_" if keyword.iskeyword(name) else name
         folder = next(folder for folder, names in _FOLDERS.items() if cmd_name in names)
         command: click.Command = importlib.import_module(f"{folder}.{module}").command
-        if cmd_name in _SERVICES:  # they have settings for that
+        if cmd_name in _SERVICE_COMMANDS:  # they have settings for that
             return command
         return with_verbosity(command)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeVar
@@ -12,7 +14,9 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from coregw._core import Cid
-from coregw.errors import InvalidInput, ProofError
+from coregw.errors import InvalidInput, ProofError, Unavailable
+from coregw.extras import missing_extra
+from coregw.syncing import sync_path
 from coregw.trust.document import (
     MAX_HISTORY,
     MAX_NAMES,
@@ -24,7 +28,6 @@ from coregw.trust.document import (
     decode_document,
     encode_document,
 )
-from coregw.trust.file import LockedFile
 
 __all__ = ["PATH_VARIABLE", "TrustStore", "default_path", "is_cid"]
 
@@ -32,6 +35,11 @@ PATH_VARIABLE: Final = "COREGW_TRUST"
 """The environment variable with the path of the default store."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+
+_MAX_FILE_BYTES: Final = 16 << 20
+
+_LOCK_SECONDS: Final = 30.0
+"""How long a change waits for those of other processes."""
 
 T = TypeVar("T")
 
@@ -73,7 +81,7 @@ class TrustStore:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        self._file = LockedFile(default_path() if path is None else Path(path))
+        self._file = _LockedFile(default_path() if path is None else Path(path))
 
     @property
     def path(self) -> Path:
@@ -314,3 +322,78 @@ def _check_newer(what: str, held: SeenRecord, new: SeenRecord) -> None:
         )
     if held.frozen and (new.revision > held.revision or not new.frozen):
         raise ProofError(f"{what}: it was frozen at revision {held.revision}: a fork", check="fork")
+
+
+class _LockedFile:
+    """A file of at most `_MAX_FILE_BYTES`, with a lock beside it (``.lock``).
+
+    Readers take no lock: they see the file before or after a change, never a part of it. A replacement is durable when
+    it returns: the new bytes are synced, renamed over the old ones, and the directory is synced.
+
+    Args:
+        path: The file. A symbolic link is followed, so that the file may be kept elsewhere.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.resolve()
+
+    def read(self) -> bytes:
+        """Return the bytes, none if there is no file.
+
+        Raises:
+            InvalidInput: The file is too large.
+            OSError: It cannot be read.
+        """
+        try:
+            with self.path.open("rb") as file:
+                data = file.read(_MAX_FILE_BYTES + 1)
+        except FileNotFoundError:
+            return b""
+        if len(data) > _MAX_FILE_BYTES:
+            raise InvalidInput(f"{self.path}: larger than {_MAX_FILE_BYTES:,} bytes")
+        return data
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes and threads from changing the file. Not reentrant across instances.
+
+        Raises:
+            Unavailable: Others have held the lock for `_LOCK_SECONDS`.
+            OSError: The directory cannot be created or written.
+        """
+        try:
+            from filelock import FileLock, Timeout  # noqa: PLC0415 - readers start faster without
+        except ModuleNotFoundError as error:
+            raise missing_extra(error, "changing a trust store", "client") from error
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = FileLock(f"{self.path}.lock", timeout=_LOCK_SECONDS, mode=0o600)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise Unavailable(f"{self.path}: another process has kept it locked for {_LOCK_SECONDS:g} s") from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def replace(self, data: bytes) -> None:
+        """Replace the bytes, durably; call it within `locked`. After a crash the file has the old or the new bytes.
+
+        Raises:
+            InvalidInput: There are too many bytes; nothing was changed.
+            OSError: They cannot be written; nothing was changed.
+        """
+        if len(data) > _MAX_FILE_BYTES:
+            raise InvalidInput(f"{self.path}: it would be larger than {_MAX_FILE_BYTES:,} bytes; nothing was changed")
+        descriptor, name = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(self.path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        if os.name == "posix":  # elsewhere directories cannot be opened
+            sync_path(self.path.parent)

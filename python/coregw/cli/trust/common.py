@@ -95,13 +95,13 @@ def signing_options(*, required: bool) -> Callable[[F], F]:
     return add
 
 
-def signer_of(file: Path, name: str, *, is_witness: bool = False) -> Signer:
-    """Return the private key in a file, with the name of the log or witness."""
-    from coregw.tlog.note import COSIGNATURE, Signer, load_private_key
+def signer_of(file: Path, name: str) -> Signer:
+    """Return the private key in a file, with the name of the log."""
+    from coregw.tlog.note import Signer, load_private_key
 
     with file.open("rb") as opened:
         private = load_private_key(opened.read(_MAX_KEY_BYTES), str(file))
-    return Signer(name, private, COSIGNATURE if is_witness else 1)
+    return Signer(name, private)
 
 
 def read_policy(file: Path) -> str:

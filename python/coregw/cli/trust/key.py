@@ -1,4 +1,4 @@
-"""``coregw key``: make the key of a log or witness, and print its public part."""
+"""``coregw key``: make the key of a log, and print its public part."""
 
 from __future__ import annotations
 
@@ -14,18 +14,12 @@ __all__ = ["command"]
 
 @click.command("key")
 @click.argument("file", type=LOCAL_PATH)
-@click.option(
-    "--name",
-    required=True,
-    help="Name of the key: the origin of the log, such as example.org/docs/main, or the witness.",
-)
-@click.option("--witness", "is_witness", is_flag=True, help="Print the key of a witness, not of a log.")
+@click.option("--name", required=True, help="Name of the key: the origin of the log, such as example.org/docs/main.")
 @json_option
-def command(file: Path, name: str, is_witness: bool, as_json: bool) -> None:
+def command(file: Path, name: str, as_json: bool) -> None:
     """Print the public key (vkey) of the Ed25519 private key in FILE, which is created if missing.
 
-    FILE is unencrypted PEM (PKCS #8), readable only by its owner. One FILE may sign the logs of several names; a
-    witness needs its own FILE.
+    FILE is unencrypted PEM (PKCS #8), readable only by its owner. One FILE may sign the logs of several names.
     """
     from coregw.tlog.note import new_private_key
 
@@ -35,5 +29,5 @@ def command(file: Path, name: str, is_witness: bool, as_json: bool) -> None:
             opened.write(new_private_key())
             opened.flush()
             os.fsync(opened.fileno())
-    signer = signer_of(file, name, is_witness=is_witness)
+    signer = signer_of(file, name)
     show_result(as_json, str(signer.key), key=str(signer.key))
