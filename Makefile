@@ -20,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 rust_sources := $(shell find rust -path '*/src/*' -type f 2>/dev/null) $(wildcard rust/*/Cargo.toml)
 # The modules that pdoc documents: of a package without __all__, every module.
-documented := coregw $(addprefix coregw.,errors extras kzg kzg.cid kzg.operations verify folders.attributes folders.compare folders.survey folders.tree messages messages.batch \
+documented := coregw $(addprefix coregw.,errors extras verify folders.attributes folders.compare folders.survey folders.tree messages messages.batch \
 	messages.car messages.diff messages.progress messages.publication messages.record client client.connection client.query client.operations client.publications client.signing client.folders \
 	client.mirror.copy client.mirror.names client.static.check client.static.export client.static.place client.static.tree engine filesystem store store.origin store.postgres store.testing store.tiered tlog trust upkeep gateway plants cli)
 # Warnings are errors, except for the inherited fields of named tuples and dataclasses: pdoc looks their types up in the
@@ -124,7 +124,7 @@ test-newest-python: $(newest_python) ## test clients, routes, engine and logs of
 	target/newest-python/bin/python -m pip install --quiet --no-deps \
 		"$$(ls -t dist/coregw-*-abi3-manylinux*_x86_64.whl | head -1)"
 	target/newest-python/bin/python -m pytest $(addprefix tests/,core client filesystem gateway/routes engine plants tlog trust \
-		kzg folders test_extras.py test_forgeries.py test_portability.py test_promises.py test_public_api.py) $(ARGS)
+		folders test_extras.py test_forgeries.py test_portability.py test_promises.py test_public_api.py) $(ARGS)
 
 .PHONY: test-stores
 test-stores: $(VENV)/.stores-locked ## start PostgreSQL and a bucket, and run the tests of shared stores on them
@@ -154,14 +154,6 @@ test-proxies: $(VENV)/.stores-locked ## use three gateways through nginx, HAProx
 test-files: $(VENV)/.files-locked ## read files of a gateway by pandas, pyarrow, DuckDB, xarray and zarr
 	COREGW_TEST_FILES=required $(BIN)/python -m pytest tests/filesystem $(addprefix \
 		tests/documentation/test_examples.py::test_the_examples_of_a_page_work,[docs/files.md] [docs/how-to/pandas.md]) $(ARGS)
-
-reference := target/malt-core
-
-.PHONY: test-reference
-test-reference: install ## verify malt-core's conformance corpora (needs its source in target/malt-core)
-	@[ -d $(reference)/conformance ] || { \
-		echo "no source of malt-core: git clone https://github.com/DeWebProtocol/malt-core $(reference)" >&2; exit 1; }
-	COREGW_TEST_REFERENCE=$(CURDIR)/$(reference) $(BIN)/python -m pytest tests/kzg/test_reference.py -rP $(ARGS)
 
 .PHONY: test-openapi
 test-openapi: $(VENV)/.openapi-locked ## generate clients from the OpenAPI documents, in Python and TypeScript, and call a gateway (needs npm)
@@ -227,6 +219,8 @@ test-conformance: install ## run IPFS gateway-conformance (needs its source in t
 	@[ -d target/gateway-conformance/fixtures ] || { \
 		echo "no source: git clone https://github.com/ipfs/gateway-conformance target/gateway-conformance" >&2; exit 1; }
 	COREGW_TEST_CONFORMANCE=$(CURDIR)/target/gateway-conformance $(BIN)/python -m pytest tests/ipfs/test_conformance.py $(ARGS)
+
+reference := target/malt-core
 
 .PHONY: test-malt
 test-malt: install ## use a gateway by the transport of malt-client, with clones of it and malt-core in target/ (needs Go)

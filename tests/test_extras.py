@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
-import json
 import os
 import subprocess
 import sys
@@ -16,7 +15,6 @@ import pytest
 from packaging.requirements import Requirement
 
 from coregw import _core, extras
-from coregw.kzg import KzgRoot
 
 TOP = Path(__file__).parent.parent
 PACKAGE = TOP / "python" / "coregw"
@@ -76,7 +74,7 @@ def test_the_base_package_has_no_dependencies() -> None:
 
 
 def test_cli_includes_client_and_all_includes_everything() -> None:
-    assert set(EXTRAS) == {"client", "cli", "server", "otel", "postgres", "s3", "fsspec", "kzg", "log", "all"}
+    assert set(EXTRAS) == {"client", "cli", "server", "otel", "postgres", "s3", "fsspec", "log", "all"}
     assert distributions("client") < distributions("cli")
     assert distributions("server") < distributions("otel")
     assert distributions("server") < distributions("postgres") < distributions("s3")
@@ -92,7 +90,6 @@ def test_the_base_package_imports_the_standard_library_only(part: str) -> None:
     ("part", "extra"),
     [
         ("messages", "client"),
-        ("kzg", "kzg"),
         ("client", "client"),
         ("cli", "cli"),
         ("demo.py", "all"),
@@ -185,11 +182,6 @@ def test_the_base_package_documents_itself(bare_python: Path) -> None:
     assert "verify_resolve" in shown
 
 
-KZG_REQUEST = json.dumps(
-    {"profile": "malt.resolve/v0alpha1", "root": KzgRoot(3, "map", bytes(48)).text, "segments": ["a"]}
-)
-
-
 @pytest.mark.parametrize(
     ("statement", "what", "extra"),
     [
@@ -201,7 +193,6 @@ KZG_REQUEST = json.dumps(
         ("import coregw.messages", "coregw.messages", "client"),
         ("from coregw.messages.batch import Block", "coregw.messages", "client"),
         ("coregw.verify_resolve({}, {})", "a dict instead of JSON text", "client"),
-        ("coregw.verify_resolve(KZG, '{}')", "verifying a KZG root", "kzg"),
         ("import coregw.gateway.app", "coregw.gateway", "server"),
         ("import coregw.engine", "coregw.engine", "server"),
         ("import coregw.plants", "coregw.plants", "server"),
@@ -211,8 +202,7 @@ KZG_REQUEST = json.dumps(
     ],
 )
 def test_a_missing_extra_is_named_in_one_sentence(bare_python: Path, statement: str, what: str, extra: str) -> None:
-    code = f"import coregw\nKZG = {KZG_REQUEST!r}\n{statement}"
-    last_line = run(bare_python, "-c", code, code=1).splitlines()[-1]
+    last_line = run(bare_python, "-c", f"import coregw\n{statement}", code=1).splitlines()[-1]
     assert last_line == f"coregw.extras.MissingExtraError: {what} {needs(extra)}"
 
 

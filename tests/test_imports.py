@@ -32,8 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "waiting": set(),
     "folders": {"_core", "errors", "extras", "text", "undecodable"},
     "filesystem": {"_core", "client", "errors", "extras", "folders", "text", "trust"},
-    "kzg": {"_core", "errors", "extras", "messages"},
-    "verify": {"_core", "errors", "extras", "kzg", "messages"},
+    "verify": {"_core", "errors", "extras", "messages"},
     "building": {"_core", "errors", "extras", "upkeep", "verify"},
     "": {"_core", "building", "client", "errors", "extras", "folders", "trust", "verify"},
     "messages": {"_core", "errors", "extras"},
@@ -70,7 +69,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "plants": {"_core", "engine", "errors", "extras", "gateway", "store"},
     "client": {
-        *("", "_core", "engine", "errors", "extras", "folders", "hashing", "kzg", "messages", "store", "text"),
+        *("", "_core", "engine", "errors", "extras", "folders", "hashing", "messages", "store", "text"),
         *("syncing", "tlog", "trust", "undecodable", "verify", "waiting"),
     },
     "bench": {"", "client", "errors", "extras"},
@@ -99,44 +98,20 @@ MAX_LINES_OF_MODULE = 700
 MAX_MODULES_IN_FOLDER = 40
 
 # These three may only shrink: remove what no longer needs an exception, and lower the number.
-MAX_MODULES = 447
+MAX_MODULES = 440
 CODE_IN_INIT = {
     "cli",
     "engine",
     "engine.objects",
     "engine.publications",
     "gateway.routes.publications",
-    "kzg",
     "store",
     "store.testing",
 }
 CLASS_NAMES_OF_TWO = {
-    *(
-        "Bucket",
-        "Call",
-        "Changes",
-        "Database",
-        "Driver",
-        "Entry",
-        "Error",
-        "Gateway",
-        "Hasher",
-        "Item",
-        "MapProofRequest",
-    ),
-    *("MapProofResult", "MapStep", "MarkFile", "Mirrored", "Opening", "Pace", "Partial", "Payloads", "Prooflist"),
-    *(
-        "Publications",
-        "Query",
-        "ReadRequest",
-        "ReadResult",
-        "Reader",
-        "Record",
-        "Report",
-        "ResolveRequest",
-        "ResolveResult",
-    ),
-    *("Restored", "Rows", "Sample", "SharedStore", "Sink", "Upload"),
+    *("Call", "Changes", "Database", "Driver", "Entry", "Error", "Gateway", "Hasher", "Item"),
+    *("MarkFile", "Mirrored", "Pace", "Partial", "Payloads", "Publications", "Query", "Reader", "Record"),
+    *("Report", "Restored", "Rows", "Sample", "SharedStore", "Sink", "Upload"),
 }
 
 PYTHON = python_graph(PACKAGE)

@@ -1,17 +1,15 @@
 """Verifiers of whole operations: request and result as JSON text, or as structs of `coregw.messages`.
 
-The verification itself is in the extension; this module adds documentation and accepts structs. A request whose root is
-a KZG commitment is verified by `coregw.kzg` instead, which needs the ``kzg`` extra.
+The verification itself is in the extension; this module adds documentation and accepts structs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias, TypeGuard, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from coregw import _core
 from coregw._core import Cid, Diff, ReadOutcome, Scan
-from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:
     from msgspec import Struct
@@ -25,8 +23,6 @@ __all__ = [
     "verify_scan_result",
     "verify_transition",
 ]
-
-T = TypeVar("T")
 
 # Repeated from the stub of the extension, so that `help` and pdoc can resolve them.
 CidLike: TypeAlias = "str | Buffer | Cid"
@@ -49,7 +45,6 @@ def verify_resolve(request: Buffer | str | Struct, result: Buffer | str | Struct
     Raises:
         InvalidInput: The request is malformed.
         ProofError: The result does not prove its target. The error names the step and the check that failed.
-        MissingExtraError: The root is a KZG root, and the ``kzg`` extra is not installed.
 
     Linear in the length of the result.
 
@@ -70,7 +65,7 @@ def verify_resolve(request: Buffer | str | Struct, result: Buffer | str | Struct
     ...
     coregw.errors.ProofError: ...
     """
-    return _by_root(_core.verify_resolve, request, result)
+    return _core.verify_resolve(_json(request), _json(result))
 
 
 def verify_read(request: Buffer | str | Struct, result: Buffer | str | Struct) -> ReadOutcome:
@@ -87,7 +82,6 @@ def verify_read(request: Buffer | str | Struct, result: Buffer | str | Struct) -
     Raises:
         InvalidInput: The request is malformed.
         ProofError: The result is not proven. The error names the check that failed.
-        MissingExtraError: The root is a KZG root, and the ``kzg`` extra is not installed.
 
     Linear in the length of the result.
 
@@ -103,7 +97,7 @@ def verify_read(request: Buffer | str | Struct, result: Buffer | str | Struct) -
     >>> outcome.present, outcome.length
     (False, 2)
     """
-    return _by_root(_core.verify_read, request, result)
+    return _core.verify_read(_json(request), _json(result))
 
 
 def verify_map_proof(request: Buffer | str | Struct, result: Buffer | str | Struct) -> str | list[str | None] | None:
@@ -118,7 +112,6 @@ def verify_map_proof(request: Buffer | str | Struct, result: Buffer | str | Stru
     Raises:
         InvalidInput: The request is malformed.
         ProofError: The result is not proven. The error names the check that failed.
-        MissingExtraError: The root is a KZG root, and the ``kzg`` extra is not installed.
 
     Linear in the length of the result.
 
@@ -133,7 +126,7 @@ def verify_map_proof(request: Buffer | str | Struct, result: Buffer | str | Stru
     >>> coregw.verify_map_proof(json.dumps(request), json.dumps(result)) is None
     True
     """
-    return _by_root(_core.verify_map_proof, request, result)
+    return _core.verify_map_proof(_json(request), _json(result))
 
 
 def verify_scan_result(request: Buffer | str | Struct, result: Buffer | str | Struct) -> Scan:
@@ -149,7 +142,6 @@ def verify_scan_result(request: Buffer | str | Struct, result: Buffer | str | St
     Raises:
         InvalidInput: The request is malformed.
         ProofError: The result is not proven. The error names the check that failed.
-        MissingExtraError: The root is a KZG root, and the ``kzg`` extra is not installed.
 
     Linear in the length of the result.
 
@@ -242,22 +234,6 @@ def verify_transition(request: Buffer | str | Struct, receipt: Buffer | str | St
     True
     """
     return _core.verify_transition(_json(request), _json(receipt))
-
-
-def _by_root(
-    verify: Callable[[Buffer | str, Buffer | str], T], request: Buffer | str | Struct, result: Buffer | str | Struct
-) -> T:
-    """Verify by the extension; a request that it refuses because of its root, by `coregw.kzg`."""
-    asked, got = _json(request), _json(result)
-    try:
-        return verify(asked, got)
-    except InvalidInput:
-        from coregw.kzg import is_kzg_request, verifiers
-
-        if not is_kzg_request(asked):
-            raise
-    for_kzg: Callable[[Buffer | str, Buffer | str], T] = getattr(verifiers(), verify.__name__)
-    return for_kzg(asked, got)
 
 
 def _json(message: Buffer | str | Struct) -> Buffer | str:

@@ -121,12 +121,12 @@ def test_every_page_can_be_reached(generated: dict[str, str]) -> None:
 def test_links_lead_to_pages_of_the_site_or_to_the_repository() -> None:
     places = pages.sources()
     text = "[a](../SECURITY.md#x) [b](../deploy/compose.yml) [c](decisions/README.md)\n```\n[d](e)\n```\n[f](#g)"
-    assert pages.rewritten("docs/kzg.md", text, places) == (
+    assert pages.rewritten("docs/trust.md", text, places) == (
         f"[a](security.md#x) [b]({pages.REPOSITORY}deploy/compose.yml) [c](decisions/index.md)\n"
         "```\n[d](e)\n```\n[f](#g)"
     )
-    with pytest.raises(ValueError, match=r"docs/kzg\.md: nothing\.md: the repository has no docs/nothing\.md"):
-        pages.rewritten("docs/kzg.md", "[a](nothing.md)", places)
+    with pytest.raises(ValueError, match=r"docs/trust\.md: nothing\.md: the repository has no docs/nothing\.md"):
+        pages.rewritten("docs/trust.md", "[a](nothing.md)", places)
 
 
 def test_a_table_escapes_what_would_end_its_cells() -> None:

@@ -1,13 +1,11 @@
 """Queries about a root, with the verifier of their answers: resolve, read, map proof, scan (protocol section 5).
 
-A `Query` is the exact bytes of a request. The clients send it; ``coregw verify`` restores one from a saved file. The
-functions also take KZG roots (`coregw.kzg`), which gateways of malt-core serve; `scan` and `map_keys` refuse them.
+A `Query` is the exact bytes of a request. The clients send it; ``coregw verify`` restores one from a saved file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -96,8 +94,7 @@ def segments_of(path: PathLike) -> list[str]:
 
 def resolve(root: CidLike, path: PathLike) -> Query[str]:
     """Query the target of a path, through nested maps and lists. The value is the target's CID."""
-    text, kinds = _named(root)
-    return _query(kinds, messages.ResolveRequest(root=text, segments=segments_of(path)))
+    return _query(messages.ResolveRequest(root=_core.Cid(root).text, segments=segments_of(path)))
 
 
 def read_key(root: CidLike, path: PathLike) -> Query[_core.ReadOutcome]:
@@ -117,8 +114,7 @@ def read_range(root: CidLike, start: int, end: int | None = None) -> Query[_core
 
 def map_proof(root: CidLike, path: PathLike) -> Query[str | None]:
     """Query whether a map has a key. The value is the target, or None for a proven absence."""
-    text, kinds = _named(root)
-    return _query(kinds, messages.MapProofRequest(root=text, key=segments_of(path)))
+    return _query(messages.MapProofRequest(root=_core.Cid(root).text, key=segments_of(path)))
 
 
 def map_keys(root: CidLike, paths: Iterable[PathLike]) -> Query[list[str | None]]:
@@ -127,25 +123,20 @@ def map_keys(root: CidLike, paths: Iterable[PathLike]) -> Query[list[str | None]
     The value has the target of each path in their order, None for a proven absence. The request and the proof of 10,000
     keys are long: ask for fewer where the keys are (`COREGW_JSON_BODY_BYTES` of the gateway limits the request).
     """
-    text, kinds = _named(root)
-    if kinds is not _PROFILES:
-        raise InvalidInput(f"{text}: maps of KZG roots have no proofs of several keys", code="kind_mismatch")
-    return _query(kinds, messages.MapProofRequest(root=text, keys=[segments_of(path) for path in paths]))
+    return _query(messages.MapProofRequest(root=_core.Cid(root).text, keys=[segments_of(path) for path in paths]))
 
 
 def scan(
     root: CidLike, prefix: PathLike = (), after: PathLike | None = None, limit: int | None = None
 ) -> Query[_core.Scan]:
     """Query one page of a map's entries at and below `prefix`, in key order, without gaps."""
-    text, kinds = _named(root)
     return _query(
-        kinds,
         messages.ScanRequest(
-            root=text,
+            root=_core.Cid(root).text,
             prefix=segments_of(prefix),
             after=UNSET if after is None else segments_of(after),
             limit=UNSET if limit is None else limit,
-        ),
+        )
     )
 
 
@@ -156,29 +147,18 @@ def saved_query(request: bytes) -> Query[Any]:
         InvalidInput: The request is malformed, or its profile is not one that can be verified (code
             ``unknown_profile``).
     """
-    from coregw.kzg import kzg_root
-
     _core.check_json(request)
     try:
         asked = msgspec.json.decode(request, type=_Asked)
     except msgspec.DecodeError as error:
         raise InvalidInput(f"request: {error}") from None
-    if kzg_root(asked.root) is not None:
-        core = asked.profile.replace("malt.", "core.", 1)
-        if core not in _kzg_kinds() or core == asked.profile:
-            raise _unknown_profile(asked.profile, (profile.replace("core.", "malt.", 1) for profile in _kzg_kinds()))
-        kind = _kzg_kinds()[core]
-        document = msgspec.json.decode(request) | {"profile": core}
-        return _of_kind(kind, request, messages.decode(encode(document), kind.request))
     core = asked.profile.replace("malt.", "core.", 1)  # both spellings
     if core not in _PROFILES:
-        raise _unknown_profile(asked.profile, _PROFILES)
+        raise InvalidInput(
+            f"request.profile: {asked.profile!r:.100} is not one of {', '.join(_PROFILES)}", code="unknown_profile"
+        )
     kind = _PROFILES[core]
     return _of_kind(kind, request, messages.decode(request, kind.request))
-
-
-def _unknown_profile(profile: str, known: Iterable[str]) -> InvalidInput:
-    return InvalidInput(f"request.profile: {profile!r:.100} is not one of {', '.join(known)}", code="unknown_profile")
 
 
 _Request = messages.ResolveRequest | messages.ReadRequest | messages.MapProofRequest | messages.ScanRequest
@@ -187,7 +167,6 @@ _Selector = messages.MapKeyQuery | messages.ListIndexQuery | messages.ListRangeQ
 
 class _Asked(msgspec.Struct):
     profile: str
-    root: str = ""
 
 
 class _Kind(NamedTuple):
@@ -205,44 +184,12 @@ _PROFILES: Mapping[str, _Kind] = {
 }
 
 
-@cache
-def _kzg_kinds() -> Mapping[str, _Kind]:
-    """The kinds of queries of KZG roots, by the profile that stands for malt-core's. Needs the ``kzg`` extra."""
-    from coregw.kzg import verifiers
-
-    for_kzg = verifiers()
-    return {
-        "core.resolve/v0alpha1": _Kind(messages.ResolveRequest, "/v1/resolve", for_kzg.verify_resolve, "claimed"),
-        "core.read/v0alpha1": _Kind(messages.ReadRequest, "/v1/read", for_kzg.verify_read, "claimed"),
-        "core.map-proof/v0alpha1": _Kind(messages.MapProofRequest, "/v1/map-proof", for_kzg.verify_map_proof, "result"),
-    }
-
-
-def _named(root: CidLike) -> tuple[str, Mapping[str, _Kind]]:
-    """Return the text of a root, and the kinds of queries of its commitment."""
-    try:
-        return _core.Cid(root).text, _PROFILES
-    except InvalidInput:
-        from coregw.kzg import kzg_root
-
-        found = kzg_root(root)
-        if found is None:
-            raise
-    return found.text, _kzg_kinds()
-
-
 def _read(root: CidLike, selector: _Selector) -> Query[_core.ReadOutcome]:
-    text, kinds = _named(root)
-    return _query(kinds, messages.ReadRequest(root=text, query=selector))
+    return _query(messages.ReadRequest(root=_core.Cid(root).text, query=selector))
 
 
-def _query(kinds: Mapping[str, _Kind], request: _Request) -> Query[Any]:
-    if request.profile not in kinds:
-        raise InvalidInput(f"{request.root}: maps of KZG roots can't be listed", code="kind_mismatch")
-    body = encode(request)
-    if kinds is not _PROFILES:
-        body = encode(msgspec.to_builtins(request) | {"profile": request.profile.replace("core.", "malt.", 1)})
-    return _of_kind(kinds[request.profile], body, request)
+def _query(request: _Request) -> Query[Any]:
+    return _of_kind(_PROFILES[request.profile], encode(request), request)
 
 
 def _of_kind(kind: _Kind, body: bytes, request: _Request) -> Query[Any]:
