@@ -98,7 +98,7 @@ MAX_LINES_OF_MODULE = 700
 MAX_MODULES_IN_FOLDER = 40
 
 # These three may only shrink: remove what no longer needs an exception, and lower the number.
-MAX_MODULES = 440
+MAX_MODULES = 434
 CODE_IN_INIT = {
     "cli",
     "engine",
@@ -106,7 +106,6 @@ CODE_IN_INIT = {
     "engine.publications",
     "gateway.routes.publications",
     "store",
-    "store.testing",
 }
 CLASS_NAMES_OF_TWO = {
     *("Call", "Changes", "Database", "Driver", "Entry", "Error", "Gateway", "Hasher", "Item"),

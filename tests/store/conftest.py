@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("coregw.store.testing")
+pytest.register_assert_rewrite("store.contract", "store.payloads")
 
 from coregw.store.rocksdb import RocksStore, open_store  # noqa: E402 - after the registration
 from store.rocksdb_support import RESERVE, ControlledDatabase  # noqa: E402

@@ -16,7 +16,7 @@ from coregw.store.rocksdb import CACHE_BYTES, RocksStore
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.mark.file import MARK
-from coregw.store.testing.support import multihash_of, read
+from store.payloads import multihash_of, read
 
 PRELUDE = """
 import asyncio, os, random, signal, sys
@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from coregw.engine.publications import RecordTable
 from coregw.store import CHUNK_BYTES, Table
 from coregw.store.rocksdb import open_store
-from coregw.store.testing.support import multihash_of, upload
+from store.payloads import multihash_of, upload
 from store.rocksdb_support import put_pages, put_roots
 
 def say(*words):

@@ -1,4 +1,4 @@
-"""Every store keeps the contract `coregw.store.testing`, and stores that do not are found out."""
+"""Every store keeps the contract, and stores that do not are found out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from coregw.store import Store, Table
 from coregw.store.collection import CollectableStore
 from coregw.store.memory import MemoryStore
-from coregw.store.testing import CollectionContract, FullStoreContract, StoreContract
+from store.contract import CollectionContract, FullStoreContract, StoreContract
 from stores import KINDS, opened
 
 

@@ -10,8 +10,8 @@ import pytest
 from coregw.store import Stored, Table
 from coregw.store.postgres import PostgresStore, open_store
 from coregw.store.postgres import schema as tables
-from coregw.store.testing.support import multihash_of
 from servers import Postgres
+from store.payloads import multihash_of
 from store.postgres_support import new_schema
 
 pytestmark = pytest.mark.anyio

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from coregw.store.postgres import PostgresStore, open_store
-from coregw.store.testing import CollectionContract, FullStoreContract, StoreContract
 from network import proxy_of
 from servers import Bucket, Postgres
+from store.contract import CollectionContract, FullStoreContract, StoreContract
 from store.postgres_support import new_schema, opened
 
 

@@ -12,8 +12,8 @@ import pytest
 from coregw.errors import Unavailable
 from coregw.store import Table
 from coregw.store.postgres import PostgresStore, open_store
-from coregw.store.testing.support import random_bytes
 from servers import Postgres, postgres, standby
+from store.payloads import random_bytes
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from coregw.errors import StoreDamaged, Unavailable
 from coregw.store import CHUNK_BYTES, Table
 from coregw.store.collection import Stored
 from coregw.store.rocksdb import RocksStore, open_store
-from coregw.store.testing.support import multihash_of, random_bytes, upload
+from store.payloads import multihash_of, random_bytes, upload
 from store.rocksdb_support import (
     RESERVE,
     ControlledDatabase,

@@ -17,7 +17,7 @@ from coregw.store import CHUNK_BYTES, Table
 from coregw.store.rocksdb import CACHE_BYTES, open_store
 from coregw.store.rocksdb.database import Database, Write
 from coregw.store.rocksdb.layout import Family, PayloadRow, chunk_key
-from coregw.store.testing.support import multihash_of, random_bytes, read, upload
+from store.payloads import multihash_of, random_bytes, read, upload
 from store.rocksdb_support import (
     are_held,
     flip_bit,

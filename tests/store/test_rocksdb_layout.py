@@ -16,7 +16,7 @@ from coregw.store.clock import Clock
 from coregw.store.rocksdb import open_store
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.options import database_options, family_options
-from coregw.store.testing.support import read
+from store.payloads import read
 
 pytestmark = pytest.mark.anyio
 

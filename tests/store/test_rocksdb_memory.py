@@ -14,8 +14,8 @@ from coregw.engine.objects.checks import ObjectChecks
 from coregw.store import CHUNK_BYTES
 from coregw.store.origin import OriginStore
 from coregw.store.rocksdb import RocksStore
-from coregw.store.testing.support import multihash_of, random_bytes, upload
 from coregw.store.tiered import open_tiered
+from store.payloads import multihash_of, random_bytes, upload
 from store.rocksdb_support import run_until_dead
 from store.test_tiered import Upstream
 from store.worker_support import worker_of

@@ -20,7 +20,7 @@ from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.database.gate import Gate
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.replica import Replica
-from coregw.store.testing.support import multihash_of, random_bytes, read, upload
+from store.payloads import multihash_of, random_bytes, read, upload
 from store.rocksdb_support import (
     are_held,
     assert_payloads_are_whole,

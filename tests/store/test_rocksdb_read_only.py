@@ -12,7 +12,7 @@ from coregw.store.clock import Clock
 from coregw.store.rocksdb import CACHE_BYTES, RocksStore, open_store
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import UNDATED_KEY, Family
-from coregw.store.testing.support import multihash_of, random_bytes, read, upload
+from store.payloads import multihash_of, random_bytes, read, upload
 from store.rocksdb_support import are_held, flip_bit, flip_bit_in_ssts, log_file, put_roots, run_until_dead
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from coregw.errors import Conflict
 from coregw.store import CHUNK_BYTES, Store
 from coregw.store.rocksdb import open_store
 from coregw.store.rocksdb.layout import Family
-from coregw.store.testing.support import multihash_of, random_bytes, read, upload
+from store.payloads import multihash_of, random_bytes, read, upload
 from store.rocksdb_support import (
     are_held,
     assert_payloads_are_whole,

@@ -13,7 +13,7 @@ from rocksdict import Rdict
 from coregw.errors import InvalidInput, StorageFull, Unavailable
 from coregw.store import CHUNK_BYTES, Table
 from coregw.store.rocksdb import RocksStore
-from coregw.store.testing.support import multihash_of, random_bytes, read, upload
+from store.payloads import multihash_of, random_bytes, read, upload
 from store.rocksdb_support import (
     NO_ROOM,
     ROOM,

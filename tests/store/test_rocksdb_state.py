@@ -26,7 +26,7 @@ from coregw.store.rocksdb.layout import (
     epoch_of_upload,
     upload_of_chunk,
 )
-from coregw.store.testing.support import multihash_of, random_bytes, read, upload
+from store.payloads import multihash_of, random_bytes, read, upload
 from store.rocksdb_support import are_held, keys
 from upkeep.support import Time
 

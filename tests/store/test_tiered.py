@@ -18,11 +18,11 @@ from coregw.store.collection import CollectableStore
 from coregw.store.memory import MemoryStore
 from coregw.store.origin import OriginStore, Sink, page_path, payload_path, root_path
 from coregw.store.rocksdb import open_store
-from coregw.store.testing import PayloadContract
-from coregw.store.testing.support import multihash_of, random_bytes, read
 from coregw.store.tiered import TieredStore, open_tiered
 from coregw.store.tiered.kept import Kept
 from page_model import Tree, varint
+from store.contract import PayloadContract
+from store.payloads import multihash_of, random_bytes, read
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,8 @@ import pytest
 from coregw.errors import Unavailable
 from coregw.store import CHUNK_BYTES
 from coregw.store.memory import MemoryStore
-from coregw.store.testing.support import multihash_of, read, upload
 from coregw.store.workers import RemoteStore, share_store
+from store.payloads import multihash_of, read, upload
 from store.worker_support import SlowStore, shared_slow
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ import pytest
 from coregw.errors import InvalidInput, NotFound, StoreDamaged
 from coregw.store import Table
 from coregw.store.rocksdb import RocksStore, open_store
-from coregw.store.testing.support import multihash_of, random_bytes, read, upload
 from coregw.upkeep.backup import Repository, Track, restore
+from store.payloads import multihash_of, random_bytes, read, upload
 from store.rocksdb_support import are_held, flip_bit
 from stored_trees import put_tree
 from upkeep.backup_support import backed_up, largest, pool, restored, silent, verified

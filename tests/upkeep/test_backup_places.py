@@ -13,8 +13,8 @@ import pytest
 from coregw.errors import CoregwError, InvalidInput, Unavailable
 from coregw.messages.progress import Progress
 from coregw.store.rocksdb import RocksStore, open_store
-from coregw.store.testing.support import random_bytes, upload
 from coregw.upkeep.backup import Repository, back_up
+from store.payloads import random_bytes, upload
 from store.rocksdb_support import are_held, put_roots, run_until_dead
 from stored_trees import put_tree
 from upkeep.backup_support import backed_up, pool, restored

@@ -18,9 +18,9 @@ from coregw.store import CHUNK_BYTES, Store, Stored, Table
 from coregw.store.collection import CollectableStore
 from coregw.store.memory import MemoryStore
 from coregw.store.rocksdb import open_store
-from coregw.store.testing.support import multihash_of, random_bytes, read, upload
 from coregw.upkeep.copy import Copied, copy_store
 from servers import Bucket, Postgres
+from store.payloads import multihash_of, random_bytes, read, upload
 from store.postgres_support import opened
 
 pytestmark = pytest.mark.anyio

@@ -19,10 +19,10 @@ from coregw.store import Stored, Table
 from coregw.store.collection import CollectableStore
 from coregw.store.memory import MemoryCollection, MemoryStore
 from coregw.store.rocksdb import open_store
-from coregw.store.testing.support import multihash_of, random_bytes, upload
 from coregw.upkeep.backup import BackedUp, Restored, back_up, refill
 from coregw.upkeep.gc import collect_garbage
 from servers import Bucket, Postgres
+from store.payloads import multihash_of, random_bytes, upload
 from store.postgres_support import opened
 from store.rocksdb_support import flip_bit
 from upkeep.backup_support import largest, restored, silent, verified

@@ -5,7 +5,7 @@ checks none. The core checks pages when it loads them, and clients check payload
 
 Implementations: `coregw.store.memory` (tests, short-lived gateways), `coregw.store.rocksdb` (the default),
 `coregw.store.workers` (a store that another process of the machine owns) and `coregw.store.postgres` (many machines).
-`coregw.store.testing` is the contract suite that each of them passes; run it against a store of your own.
+Each of them passes the contract suite in ``tests/store``.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ What it promises, of the contract of `coregw.store.Store`:
   are kept. A root that was held once is held as long as it is kept here.
 - **Nothing is linearizable or dated.** A root or payload that the upstream does not have now may be there a moment
   later, and the reverse; `renew` looks payloads up, and dates nothing. What was stored at the upstream before is read
-  here as `coregw.store.testing.PayloadContract` says.
+  here as `Store.read_payload` says.
 - **It accepts no writes** (code ``read_only``), and has no rows of `Table.RECORDS` but its own. What begins with `NAME`
   may be put, and is not counted.
 - **While the upstream is away** it answers with what it has; the rest is `Unavailable`.

@@ -1,31 +1,16 @@
-"""Base class of the contract suite, and helpers that make and read payloads."""
+"""Payloads for tests of stores: made, uploaded and read."""
 
 from __future__ import annotations
 
 import hashlib
 import random
 
-import pytest
-
 from coregw.store import CHUNK_BYTES, Store
-
-__all__ = ["AsyncContract", "multihash_of", "random_bytes", "read", "upload"]
-
-
-class AsyncContract:
-    """Runs the test methods of a subclass on asyncio."""
-
-    pytestmark = pytest.mark.anyio
-
-    @pytest.fixture
-    def anyio_backend(self) -> str:
-        """The event loop that anyio's pytest plugin uses."""
-        return "asyncio"
 
 
 def random_bytes(size: int, seed: int = 0) -> bytes:
     """Bytes that do not compress, the same for the same arguments."""
-    return random.Random(f"{size} {seed}").randbytes(size)  # noqa: S311 - reproducible, not secret
+    return random.Random(f"{size} {seed}").randbytes(size)
 
 
 def multihash_of(data: bytes) -> bytes:
