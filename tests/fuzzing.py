@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> int:
         with serving.process(data / "gateway", serving.ADMIN) as gateway:
             fill(gateway.url)
             codes = [_fuzz(gateway.url, token, arguments) for token in (serving.ADMIN_TOKEN, None)]
-        with plant_services.running(plant_services.ALONE, data / "plants") as plants:
+        with plant_services.running(data / "plants") as plants:
             codes += [_fuzz(plants.url, token, arguments) for token in (plant_services.TOKEN, None)]
     return max(codes)
 

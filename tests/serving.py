@@ -108,7 +108,7 @@ def begin(
     a service that logs much needs: nobody reads the pipe that it would be otherwise.
     """
     variables = {name: value for name, value in os.environ.items() if not name.startswith("COREGW_")}
-    variables |= {"GATEWAY_ADMIN_TOKEN": "", "PLANTS_ACCESS_TOKEN": ""} | dict(environ or {})
+    variables |= {"GATEWAY_ADMIN_TOKEN": ""} | dict(environ or {})
     settings = {"port": 0} | shared_store(data) | settings
     variables |= {f"COREGW_{name.upper()}": str(value) for name, value in settings.items()}
     with log.open("a") if log is not None else nullcontext(subprocess.PIPE) as stderr:
@@ -163,7 +163,6 @@ def process(
 def thread(
     store: Store | None,
     service: Service = GATEWAY,
-    kind: type[Settings] = Settings,
     *,
     is_administered: bool = False,
     **settings: object,
@@ -176,7 +175,7 @@ def thread(
     """
     ready: queue.Queue[str | BaseException] = queue.Queue()
     token = AccessToken.from_environment("GATEWAY_ADMIN_TOKEN", ADMIN if is_administered else {})
-    server = GatewayServer(kind.load({}, port=0, **settings), store, ready.put, service=service, admin_token=token)
+    server = GatewayServer(Settings.load({}, port=0, **settings), store, ready.put, service=service, admin_token=token)
 
     def serve() -> None:
         try:

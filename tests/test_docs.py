@@ -18,7 +18,6 @@ from coregw.gateway.limits.machine import allowed_bytes, fit_defaults
 from coregw.gateway.settings import Settings
 from coregw.messages.batch import MAX_BATCH_BLOCKS, MAX_BATCH_BYTES, MAX_BATCH_PAGES, MAX_BATCH_PATHS
 from coregw.messages.prooflist import MAX_PROOF_KEYS
-from coregw.plants.settings import PlantSettings
 
 TOP = Path(__file__).parent.parent
 DOCS = TOP / "docs"
@@ -38,7 +37,7 @@ def read(page: str) -> str:
 def test_operations_lists_every_setting_with_its_default() -> None:
     documented = [line for line in read("docs/operations.md").splitlines() if line.startswith("| `COREGW_")]
     assert documented == [
-        f"| `{variable}` | `{default}` | {about} |" for variable, default, about in PlantSettings.describe()
+        f"| `{variable}` | `{default}` | {about} |" for variable, default, about in Settings.describe()
     ]
 
 

@@ -15,7 +15,6 @@ from coregw.cli import cli
 from coregw.errors import ERROR_CODES
 from coregw.gateway.metrics.families import FAMILIES
 from coregw.gateway.settings import Settings
-from coregw.plants.settings import PlantSettings
 from website.pages import HOME
 
 __all__ = ["commands", "errors", "metrics", "python", "settings", "table"]
@@ -51,21 +50,18 @@ def errors() -> str:
 
 
 def settings() -> str:
-    """Return the page of all settings of a gateway, and of a server with the plant store."""
-    gateway = {variable for variable, _, _ in Settings.describe()}
+    """Return the page of all settings of a gateway."""
     rows = [
         (f"`{variable}`", f"`{variable.removeprefix('COREGW_').lower()}`", f"`{default}`", about)
-        for variable, default, about in PlantSettings.describe()
+        for variable, default, about in Settings.describe()
     ]
-    own = [row for row in rows if row[0].strip("`") in gateway]
-    plants = [row for row in rows if row[0].strip("`") not in gateway]
     head = ("variable", "key in the file, name for `--set`", "default", "meaning")
     return (
         "# Settings\n\n"
         "Of `coregw serve`, in the order that `coregw serve --settings` prints them. A configuration file has the "
         "keys; variables take precedence over it, and options over both ([how](../operations.md#settings)). Sizes are "
         "in bytes, or text with `KiB`, `MiB` or `GiB`; names that end in `_seconds` are in seconds.\n\n"
-        f"{table(head, own)}\n## The plant store\n\n{table(head, plants)}"
+        f"{table(head, rows)}"
     )
 
 

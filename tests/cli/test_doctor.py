@@ -13,8 +13,8 @@ from click.testing import Result
 
 import coregw
 from coregw.cli.control.doctor import EXTRAS
-from coregw.cli.services.serve import settings_class
 from coregw.cli.services.variables import known_variables
+from coregw.gateway.settings import Settings
 
 Run = Callable[..., Result]
 
@@ -67,5 +67,5 @@ def test_every_extra_is_known() -> None:
 def test_every_variable_of_the_package_is_known() -> None:
     sources = Path(coregw.__file__).parent.rglob("*.py")
     named = {name for path in sources for name in re.findall(r"\bCOREGW_[A-Z_]+[A-Z]\b", path.read_text("utf-8"))}
-    settings = [variable for variable, _, _ in settings_class().describe()]
+    settings = [variable for variable, _, _ in Settings.describe()]
     assert named - known_variables(settings) == set()

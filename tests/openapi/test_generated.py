@@ -20,7 +20,7 @@ import httpx2
 import pytest
 
 import serving
-from coregw.plants.openapi import document as plant_document
+from coregw.plants.messages import document as plant_document
 
 FOLDER = Path(__file__).parent
 TOOLS = os.environ.get("COREGW_TEST_OPENAPI", "")

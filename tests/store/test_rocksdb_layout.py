@@ -10,7 +10,7 @@ import pytest
 from rocksdict import Cache, Options, Rdict, WriteBatch
 
 from coregw.engine.publications import RecordTable
-from coregw.plants.rows import put_plant
+from coregw.plants.app import put_plant
 from coregw.store import CHUNK_BYTES, Stored, Table
 from coregw.store.clock import Clock
 from coregw.store.rocksdb import open_store

@@ -12,7 +12,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from coregw.engine import Engine
-from coregw.plants.rows import plant_key, put_plant
+from coregw.plants.app import plant_key, put_plant
 from coregw.store import Table
 from coregw.store.rocksdb import open_store
 from coregw.store.rocksdb.layout import Family

@@ -17,7 +17,7 @@ import coregw
 from coregw.cli import cli
 from coregw.errors import ERROR_CODES
 from coregw.gateway.metrics.families import FAMILIES
-from coregw.plants.settings import PlantSettings
+from coregw.gateway.settings import Settings
 from website import build, http, pages, reference
 
 TOP = Path(__file__).parent.parent.parent
@@ -67,7 +67,7 @@ def test_commands_lists_every_option_of_every_command(generated: dict[str, str])
 
 
 def test_settings_errors_and_metrics_are_all_listed(generated: dict[str, str]) -> None:
-    assert {*first_column(generated["reference/settings.md"])} == {name for name, _, _ in PlantSettings.describe()}
+    assert {*first_column(generated["reference/settings.md"])} == {name for name, _, _ in Settings.describe()}
     assert first_column(generated["reference/errors.md"]) == [*ERROR_CODES]
     assert first_column(generated["reference/metrics.md"]) == [*FAMILIES]
     sizes = "| `coregw_response_body_bytes` | histogram | `method`, `route` | Sizes of response bodies. |"

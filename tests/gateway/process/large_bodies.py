@@ -191,7 +191,6 @@ def _others() -> Iterator[LargeBody]:
     yield LargeBody("/admin/v1/scopes/s/roots/n/freeze", "bytes", bytes(SIZE), 400, admin)
     note = f'{{"checkpoint":"{escaped}"}}'.encode()
     yield LargeBody("/admin/v1/scopes/s/roots/n/checkpoint", "a long checkpoint", note, 400, admin)
-    yield LargeBody("/plants", "a long name", f'{{"id":1,"name":"{escaped}"}}'.encode(), 413, admin)
     yield LargeBody("/v1/cas", "bytes", bytes(SIZE), 201)
     car_type = tuple(TYPE.items())
     top = cid(0x303110, b"\0")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +14,6 @@ import pytest
 
 import coregw
 import serving
-from coregw.plants.openapi import document as plant_document
 from gateway.process.large_bodies import (
     EMPTY,
     MIB,
@@ -71,7 +69,7 @@ def bytes_per_byte(pid: int, start: int, client: httpx2.Client, sent: LargeBody)
 @contextmanager
 def warm_gateway(data: Path) -> Iterator[tuple[int, httpx2.Client]]:
     """A gateway with an empty map and a list of one element, which has loaded its modules: its PID, and a client."""
-    environ = serving.ADMIN | {"PLANTS_ACCESS_TOKEN": serving.ADMIN_TOKEN} | ALLOCATORS
+    environ = serving.ADMIN | ALLOCATORS
     limits = {"json_body_bytes": 16 * MIB, "resolve_batch_body_bytes": 16 * MIB}
     with (
         serving.process(data, environ, **limits) as running,
@@ -126,10 +124,9 @@ def create_empty_map_and_list(client: httpx2.Client) -> None:
 
 def test_every_route_that_accepts_a_body_is_measured(client: httpx2.Client) -> None:
     routes = {sent.route for bodies in BODIES for sent in bodies("map", "list")}
-    documents = [client.get("/openapi.json").json(), json.loads(plant_document())]
-    operations = [(path, item) for document in documents for path, item in document["paths"].items()]
-    accepting = {path for path, item in operations if "requestBody" in item.get("post", {})}
-    accepting |= {path for path, _ in operations if path.endswith("/freeze")}  # refuses a body, but reads it
+    operations = client.get("/openapi.json").json()["paths"]
+    accepting = {path for path, item in operations.items() if "requestBody" in item.get("post", {})}
+    accepting |= {path for path in operations if path.endswith("/freeze")}  # refuses a body, but reads it
     patterns = [re.sub(r"\{[^}]*\}", "[^/]+", path) for path in accepting]
     assert len(patterns) > 10
     assert [pattern for pattern in patterns if not any(re.fullmatch(pattern, route) for route in routes)] == []

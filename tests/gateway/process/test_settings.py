@@ -114,7 +114,7 @@ def test_errors_of_a_configuration_file_name_it(tmp_path: Path, content: bytes |
 
 def test_a_command_that_opens_a_store_ignores_settings_of_other_services(tmp_path: Path) -> None:
     path = tmp_path / "coregw.toml"
-    path.write_text('store = "postgresql://db/coregw"\nplant_body_bytes = 1\n')
+    path.write_text('store = "postgresql://db/coregw"\ncolour = 1\n')
     assert Settings.load({"COREGW_CONFIG": str(path)}, strict=False).is_shared
 
 

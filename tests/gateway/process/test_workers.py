@@ -314,8 +314,8 @@ def test_data_and_port_of_running_workers_are_in_use(shared: serving.Process, tm
 
 
 def test_worker_that_fails_to_start_stops_all(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match=r"(?s)PLANTS_ACCESS_TOKEN.*exited during the start: exit code 1"):
-        serving.start(tmp_path, {"PLANTS_ACCESS_TOKEN": "no header carries\ta tab"}, workers=2)
+    with pytest.raises(AssertionError, match=r"(?s)GATEWAY_WRITE_TOKEN.*exited during the start: exit code 1"):
+        serving.start(tmp_path, {"GATEWAY_WRITE_TOKEN": "no header carries\ta tab"}, workers=2)
 
 
 def test_the_owner_refuses_a_malformed_token(tmp_path: Path) -> None:
@@ -323,11 +323,10 @@ def test_the_owner_refuses_a_malformed_token(tmp_path: Path) -> None:
         serving.start(tmp_path, {"GATEWAY_ADMIN_TOKEN": "no header carries\ta tab"}, workers=2)
 
 
-@pytest.mark.parametrize("command", ["serve", "serve-plants"])
-def test_workers_option_sets_their_number(tmp_path: Path, command: str) -> None:
+def test_workers_option_sets_their_number(tmp_path: Path) -> None:
     options = ["--workers", "3", "--port", "0", "--data", str(tmp_path)]
     with subprocess.Popen(
-        [sys.executable, "-m", "coregw", command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "coregw", "serve", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         line = process.stdout.readline()

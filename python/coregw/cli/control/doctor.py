@@ -14,7 +14,6 @@ from click.exceptions import Exit
 from coregw.cli.common import counted, json_option, printable
 from coregw.cli.framework import click, print_json
 from coregw.cli.gateways import GatewayChoice, client_settings, gateway_option
-from coregw.cli.services.serve import settings_class
 from coregw.cli.services.variables import known_variables, unknown_variables
 from coregw.errors import CoregwError
 from coregw.extras import EXTRAS
@@ -90,22 +89,24 @@ def _installation() -> Iterator[Finding]:
 
 def _variables() -> Iterator[Finding]:
     """Find variables that nothing reads, which are most often misspelt."""
+    settings: list[str] = []
+    malformed: list[Finding] = []
     try:
-        settings = [variable for variable, _, _ in settings_class().describe()]
+        from coregw.gateway.settings import Settings
+
+        settings = [variable for variable, _, _ in Settings.describe()]
+        Settings.load()
     except ModuleNotFoundError:  # without the extra "server"
-        settings = []
+        pass
+    except CoregwError as error:
+        malformed.append(Finding("settings", "error", printable(error.message)))
     unknown = unknown_variables(settings)
     yield from (Finding("variables", "warning", about) for about in unknown)
     if not unknown:
         known = known_variables(settings)
         used = sum(1 for name in os.environ if name in known)
         yield Finding("variables", "ok", f"{used} set, all of them known")
-    try:
-        settings_class().load()
-    except ModuleNotFoundError:  # without the extra "server"
-        return
-    except CoregwError as error:
-        yield Finding("settings", "error", printable(error.message))
+    yield from malformed
 
 
 def _files() -> Iterator[Finding]:

@@ -1,22 +1,19 @@
-"""``coregw serve``: run a gateway until it is stopped. Its options are shared by every command that serves."""
+"""``coregw serve``: run a gateway until it is stopped."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from coregw.cli.framework import LOCAL_PATH, click, print_json
 
 if TYPE_CHECKING:
-    from coregw.gateway.server import Service
     from coregw.gateway.settings import Settings
 
-__all__ = ["announce_as_json", "chosen_settings", "command", "run_service", "server_options", "settings_class"]
-
-F = TypeVar("F", bound=Callable[..., Any])
+__all__ = ["announce_as_json", "command"]
 
 
 def _show(settings: Settings, given: Collection[str], origins: Mapping[str, str]) -> None:
@@ -40,54 +37,7 @@ def _show_json(settings: Settings, origins: Mapping[str, str]) -> None:
     print_json(shown)
 
 
-def server_options(command: F) -> F:
-    """Add the options of every command that serves: those of `chosen_settings`, and ``--worker``."""
-    for option in (
-        click.option(
-            "--settings",
-            "show_settings",
-            is_flag=True,
-            help="Show all settings as a configuration file, with the source of each, and exit.",
-        ),
-        click.option(
-            "--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Any other setting; repeatable."
-        ),
-        click.option("-v", "--verbose", is_flag=True, help="Log each request, like access_log=true."),
-        click.option("-q", "--quiet", is_flag=True, help="Log errors only, like log_level=error."),
-        click.option(
-            "--json",
-            "as_json",
-            is_flag=True,
-            help="Print the address as JSON, and log JSON lines, as does log_format=json.",
-        ),
-        click.option(
-            "--workers",
-            type=click.IntRange(1, 256),
-            help="Number of processes that serve one store; 1 by default.",
-        ),
-        # The owner process gives this option to the workers that it starts.
-        click.option("--worker", type=(int, int), hidden=True),
-        click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 picks a free one."),
-        click.option("--host", help="Address to listen on; loopback by default."),
-        click.option(
-            "--config",
-            type=LOCAL_PATH,
-            help="TOML file of settings, like COREGW_CONFIG; variables and options override it.",
-        ),
-        click.option("--data", type=LOCAL_PATH, help="Folder of the store; created if missing."),
-    ):
-        command = option(command)
-    return command
-
-
-def settings_class() -> type[Settings]:
-    """Return the settings of all services that commands start."""
-    from coregw.plants.settings import PlantSettings
-
-    return PlantSettings
-
-
-def chosen_settings(
+def _chosen_settings(
     *,
     config: Path | None,
     assignments: tuple[str, ...],
@@ -111,9 +61,8 @@ def chosen_settings(
         short: Settings that have options of their own, by name; None if the option is not given.
     """
     from coregw.gateway.limits.machine import fit_defaults, lowered_defaults
-    from coregw.gateway.settings import CONFIG_VARIABLE
+    from coregw.gateway.settings import CONFIG_VARIABLE, Settings
 
-    Settings = settings_class()  # noqa: N806 - a class
     known = {variable for variable, _, _ in Settings.describe()}
     short |= {"log_level": "error"} if quiet else {}
     short |= {"access_log": "true"} if verbose else {}
@@ -184,21 +133,12 @@ def announce_as_json(url: str) -> None:
     print_json({"url": url})
 
 
-def run_service(
-    name: str,
-    settings: Settings,
-    worker: tuple[int, int] | None,
-    service: Callable[[], Service],
-    *,
-    as_json: bool = False,
-) -> None:
-    """Run a service as a single process, as the owner of workers, or as a worker.
+def _run(settings: Settings, worker: tuple[int, int] | None, *, as_json: bool) -> None:
+    """Run a gateway as a single process, as the owner of workers, or as a worker.
 
     Args:
-        name: The name of the command, with which the owner process starts its workers.
         settings: The settings.
         worker: In a worker process, the value of ``--worker``; otherwise None.
-        service: Creates the service; not called in the owner process.
         as_json: Whether the address is printed as JSON.
     """
     if worker is None:
@@ -209,40 +149,62 @@ def run_service(
     if worker is None and settings.workers > 1:
         from coregw.gateway import workers
 
-        workers.run(settings, [sys.executable, "-P", "-m", "coregw", name, "--worker"], on_ready)
+        workers.run(settings, [sys.executable, "-P", "-m", "coregw", "serve", "--worker"], on_ready)
         return
     from coregw.gateway import server
 
     if worker is None:
-        server.run(settings, on_ready, service())
+        server.run(settings, on_ready)
     else:
-        server.run_worker(settings, *worker, service=service())
+        server.run_worker(settings, *worker)
 
 
 @click.command("serve")
 @click.option("--upstream", metavar="URL", help="Serve as an edge of this gateway, or static+URL of a static tree.")
-@server_options
+@click.option("--data", type=LOCAL_PATH, help="Folder of the store; created if missing.")
+@click.option(
+    "--config",
+    type=LOCAL_PATH,
+    help="TOML file of settings, like COREGW_CONFIG; variables and options override it.",
+)
+@click.option("--host", help="Address to listen on; loopback by default.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 picks a free one.")
+# The owner process gives this option to the workers that it starts.
+@click.option("--worker", type=(int, int), hidden=True)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    help="Number of processes that serve one store; 1 by default.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the address as JSON, and log JSON lines, as does log_format=json.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Log errors only, like log_level=error.")
+@click.option("-v", "--verbose", is_flag=True, help="Log each request, like access_log=true.")
+@click.option("--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Any other setting; repeatable.")
+@click.option(
+    "--settings",
+    "show_settings",
+    is_flag=True,
+    help="Show all settings as a configuration file, with the source of each, and exit.",
+)
 def command(
     worker: tuple[int, int] | None,
     upstream: str | None,
     assignments: tuple[str, ...],
     as_json: bool,
-    **options: Any,  # noqa: ANN401 - those of `chosen_settings`
+    **options: Any,  # noqa: ANN401 - those of `_chosen_settings`
 ) -> None:
     """Run a gateway on a RocksDB store, and print its address.
 
     Settings come from a configuration file; COREGW_* environment variables override it, and options override both. On
     SIGINT or SIGTERM, requests in flight finish, and the store is closed. With --upstream, the store is a bounded cache
-    of the upstream, and nothing can be written. If PLANTS_ACCESS_TOKEN is set, the sample plant store is served as
-    well, under /plants.
+    of the upstream, and nothing can be written.
     """
-
-    def service() -> Service:
-        from coregw.plants.service import beside_gateway, token_from_environment
-
-        return beside_gateway(token_from_environment())
-
     if upstream is not None:
         assignments = (*assignments, f"upstream={upstream}")
-    settings = chosen_settings(**options, assignments=assignments, as_json=as_json)
-    run_service("serve", settings, worker, service, as_json=as_json)
+    settings = _chosen_settings(**options, assignments=assignments, as_json=as_json)
+    _run(settings, worker, as_json=as_json)

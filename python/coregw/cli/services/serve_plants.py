@@ -1,35 +1,57 @@
-"""``coregw serve-plants``: run the sample plant store alone until it is stopped."""
+"""``coregw serve-plants``: run the sample plant store until it is stopped."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
-from coregw.cli.framework import click
-from coregw.cli.services.serve import chosen_settings, run_service, server_options
-
-if TYPE_CHECKING:
-    from coregw.gateway.server import Service
+from coregw.cli.framework import LOCAL_PATH, click
 
 __all__ = ["command"]
 
 
 @click.command("serve-plants")
-@server_options
-def command(
-    worker: tuple[int, int] | None,
-    as_json: bool,
-    **options: Any,  # noqa: ANN401 - those of `chosen_settings`
-) -> None:
-    """Run the sample plant store alone on a RocksDB store, and print its address.
+@click.option(
+    "--data",
+    type=LOCAL_PATH,
+    envvar="PLANTS_DATA",
+    show_envvar=True,
+    default="plants-data",
+    show_default=True,
+    help="Folder of the store; created if missing.",
+)
+@click.option(
+    "--host",
+    envvar="PLANTS_HOST",
+    show_envvar=True,
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    envvar="PLANTS_PORT",
+    show_envvar=True,
+    default=8081,
+    show_default=True,
+    help="Port to listen on; 0 picks a free one.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the address as JSON, and log JSON lines.")
+@click.option("-q", "--quiet", is_flag=True, help="Log errors only.")
+@click.option("-v", "--verbose", is_flag=True, help="Log each request.")
+def command(data: Path, host: str, port: int, as_json: bool, quiet: bool, verbose: bool) -> None:
+    """Run the sample plant store on a RocksDB store, and print its address.
 
-    Clients must send the bearer token of PLANTS_ACCESS_TOKEN; if it is not set, plants can't be created. Settings,
-    signals and the store are those of "coregw serve".
+    Clients must send the bearer token of PLANTS_ACCESS_TOKEN; if it is not set, plants can't be created. On SIGINT or
+    SIGTERM, requests in flight finish, and the store is closed.
     """
+    from coregw.cli.services.serve import announce_as_json
+    from coregw.gateway.listener import announce
+    from coregw.gateway.logs import log_to_stderr
+    from coregw.gateway.settings import Settings
+    from coregw.plants.app import run
 
-    def service() -> Service:
-        from coregw.plants.service import alone, token_from_environment
-
-        return alone(token_from_environment())
-
-    settings = chosen_settings(**options, as_json=as_json)
-    run_service("serve-plants", settings, worker, service, as_json=as_json)
+    log_to_stderr(
+        Settings(log_level="error" if quiet else "info", log_format="json" if as_json else "text", access_log=verbose)
+    )
+    run(data, host, port, announce_as_json if as_json else announce, logs_requests=verbose)
