@@ -115,19 +115,23 @@ def _recorded_load(recorder: Recorder, ledger: Ledger, seed: int, seconds: float
 
 
 def _checked(data: Path, ledger: Ledger, rng: random.Random, moment: int) -> tuple[Verdict, bool]:
-    """Start a gateway on what is left and check it. Also returns whether the store needed `salvage`.
+    """Start a gateway on what is left and check it. Also returns whether the store needed to be salvaged.
 
     A power cut can leave a hole in the unsynced end of the log that looks like damage. Then the gateway refuses to
     start, or answers some requests with errors, and an operator decides to salvage the store; nothing acknowledged may
     be missing after that.
     """
     verdict = Verdict()
-    for salvage in (False, True):
+    for is_salvaged in (False, True):
+        if is_salvaged:
+            salvaged = serving.run("fsck", "--repair", "--salvage", "--data", data)
+            if salvaged.returncode not in (0, 4):
+                return Verdict(unreadable=[f"{data}: {salvaged.stderr}"]), True
         try:
-            with serving.thread(None, is_administered=True, data=data, salvage=salvage) as url:
+            with serving.thread(None, is_administered=True, data=data) as url:
                 verdict = check(url, ledger, rng, moment=moment, sample=30)
         except CoregwError as error:
             verdict = Verdict(unreadable=[f"{data}: {error}"])
         if not verdict.unreadable:
             break
-    return verdict, salvage
+    return verdict, is_salvaged

@@ -29,7 +29,7 @@ async def damage_rows(store: CollectableStore, truth: Truth, rng: random.Random)
     payload = rng.choice(sorted(cid for cid, data in truth.payloads.items() if 0 < len(data) < 5000 and cid in targets))
     damaged_root, missing_root = sorted(root for root, arcs in truth.roots.items() if len(arcs) > 500)
     names = [Cid(payload).multihash, Cid(long_payload).multihash]
-    async with collect_in_turn(store, 0.0, 60) as collection:  # a scrub may be listing payloads
+    async with collect_in_turn(store, 0.0, 60) as collection:  # a check may be listing payloads
         assert await collection.remove(Stored.PAYLOADS, names) == [True, True]
     await store.put_payloads([(names[0], b"something else")])
     async with store.begin_payload() as writer:

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import coregw
 import serving
 from coregw._core import Cid
 from coregw.upkeep.integrity.repair import repair_store
@@ -202,3 +203,103 @@ def test_a_lost_pin_is_named_until_its_root_is_pinned_again(bases: dict[str, Bas
         removed = serving.run("pin", "--remove", "kept-1", "--data", data)
         assert "no longer noted" in removed.stderr
     assert json.loads(fsck(data, "--json").stdout)["lost_pins"] == []
+
+
+# --- salvage ----------------------------------------------------------------------------------------------------------
+
+
+def newest_log(data: Path) -> Path:
+    return max((data / "rocksdb").glob("*.log"), key=lambda each: each.stat().st_size)
+
+
+def flip(log: Path, at: int) -> None:
+    content = bytearray(log.read_bytes())
+    content[at] ^= 1
+    log.write_bytes(content)
+
+
+def test_salvage_loses_what_the_log_had_of_a_damaged_batch_and_keeps_the_damaged_database(
+    bases: dict[str, Base], tmp_path: Path
+) -> None:
+    base, truth = bases["killed"]
+    data = tmp_path / "data"
+    shutil.copytree(base, data)
+    log = newest_log(data)
+    content = log.read_bytes()
+    lost, at = next(
+        (cid, content.find(each)) for cid, each in truth.payloads.items() if len(each) == 100 and each in content
+    )
+    flip(log, at)
+    with serving.process(data), serving.control(data) as control:
+        (reason,) = control.get("/readyz").json()["details"]["reasons"]
+        assert "`coregw fsck --repair --salvage`" in reason
+    before = json.loads(fsck(data, "--json").stdout)
+    salvaged = fsck(data, "--repair", "--salvage", "--json")
+    assert salvaged.returncode == 4, salvaged
+    result = json.loads(salvaged.stdout)
+    assert (result["is_salvaged"], result["repaired"]["damaged_files"]) == (True, [])
+    assert result["found"]["damaged_files"] == before["damaged_files"]
+    assert [each["file"] for each in before["damaged_files"]] == [log.name]
+    found = asyncio.run(served(data, truth))
+    missing = {*truth.payloads} - found.whole  # RocksDB skips the rest of the log's block, of 32 KiB
+    assert lost in missing <= found.absent
+    assert len(missing) < 5
+    assert {*truth.roots} <= found.whole
+    with serving.process(data, serving.ADMIN) as gateway, coregw.Client(gateway.url) as client:
+        for cid in missing:
+            client.put_payload(truth.payloads[cid])
+    assert fsck(data).returncode == 0
+    # A repair of what was kept recovers what salvage has lost: it corrects the bit.
+    (damaged,) = data.glob("damaged-*")
+    assert str(damaged) == result["kept"]
+    assert json.loads(fsck(damaged, "--json").stdout)["damaged_files"] == before["damaged_files"]
+    assert fsck(damaged, "--repair").returncode == 0
+    assert asyncio.run(served(damaged, truth)).whole == all_of(truth)
+
+
+def test_salvage_of_a_lost_log_opens_the_store_with_the_tables(bases: dict[str, Base], tmp_path: Path) -> None:
+    base, truth = bases["killed"]
+    data = tmp_path / "data"
+    shutil.copytree(base, data)
+    newest_log(data).unlink()
+    salvaged = fsck(data, "--repair", "--salvage")
+    assert salvaged.returncode == 4, salvaged
+    assert "found: damaged file " in salvaged.stdout
+    assert "salvaged: " in salvaged.stdout
+    found = asyncio.run(served(data, truth))
+    assert found.whole
+    assert unreadable(found)
+    assert fsck(data).returncode == 0
+
+
+def test_a_log_that_rocksdb_cannot_read_is_left_to_a_repair(bases: dict[str, Base], tmp_path: Path) -> None:
+    base, truth = bases["killed"]
+    data = tmp_path / "data"
+    shutil.copytree(base, data)
+    log = newest_log(data)
+    flip(log, log.stat().st_size // 2)  # in a batch of many blocks
+    salvaged = fsck(data, "--repair", "--salvage")
+    assert (salvaged.returncode, salvaged.stdout) == (5, "")
+    assert "`coregw fsck --repair`" in salvaged.stderr
+    assert fsck(data, "--repair").returncode == 0
+    assert asyncio.run(served(data, truth)).whole == all_of(truth)
+
+
+def test_salvage_of_a_sound_store_loses_nothing(bases: dict[str, Base], tmp_path: Path) -> None:
+    base, truth = bases["killed"]
+    data = tmp_path / "data"
+    shutil.copytree(base, data)
+    assert fsck(data, "--repair", "--salvage").returncode == 0
+    assert asyncio.run(served(data, truth)).whole == all_of(truth)
+
+
+def test_salvage_needs_repair_and_a_stopped_store_in_rocksdb(tmp_path: Path) -> None:
+    alone = fsck(tmp_path, "--salvage")
+    assert (alone.returncode, "--salvage needs --repair" in alone.stderr) == (2, True)
+    with serving.process(tmp_path):
+        running = fsck(tmp_path, "--repair", "--salvage")
+    assert (running.returncode, "in use" in running.stderr) == (5, True)
+    assert list(tmp_path.glob("damaged-*")) == []
+    postgres = {"COREGW_STORE": "postgresql://localhost/db"}
+    shared = serving.run("fsck", "--repair", "--salvage", "--data", tmp_path, environ=postgres)
+    assert (shared.returncode, "--salvage is for a RocksDB store" in shared.stderr) == (5, True)

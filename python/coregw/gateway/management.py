@@ -103,9 +103,6 @@ async def serve_management(
         if settings.gc_seconds:
             collecting = asyncio.create_task(gc.run_on_schedule(management))
             stack.callback(collecting.cancel)
-        if settings.scrub_bytes_per_second and directory is not None:
-            scrubbing = asyncio.create_task(fsck.scrub(management))
-            stack.callback(scrubbing.cancel)
         logger.info("management on %s", ", ".join(management.addresses) or "no address")
         yield management
 

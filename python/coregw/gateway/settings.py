@@ -112,8 +112,6 @@ class Settings:
     gc_seconds: float = _setting(0.0, "Time between garbage collections; 0 for none.")
     gc_grace_seconds: float = _setting(86_400.0, "How long garbage is kept after it was last stored or confirmed.")
     gc_revisions: int = _setting(0, "Revisions of each published name whose roots are kept; 0 for all.")
-    scrub_bytes_per_second: int = _setting(0, "Rate at which the store is checked in the background; 0 for never.")
-    salvage: bool = _setting(default=False, about="Open a damaged store with what is readable; data may be lost.")
 
     cache_bytes: int = _setting(256 * MIB, "Memory for parsed pages.", least=MIB)
     held_roots: int = _setting(65_536, "Number of roots remembered as held.", least=1)
@@ -199,8 +197,6 @@ class Settings:
                 f"{_LEAST_SHARED_GRACE_SECONDS} with a store in PostgreSQL: if the database's clock is set, up to a "
                 "minute passes at once"
             )
-        if self.is_shared and self.salvage:
-            raise InvalidInput("setting salvage is for a RocksDB store; PostgreSQL has tools of its own for that")
 
     @property
     def is_shared(self) -> bool:

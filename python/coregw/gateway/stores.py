@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from coregw.engine.completeness import forget_whole
 from coregw.engine.objects.checks import ObjectChecks
 from coregw.errors import InvalidInput, Unavailable
 from coregw.gateway.settings import Settings
@@ -78,19 +77,15 @@ async def open_settings_store(settings: Settings, processes: int = 1) -> Collect
 
 async def open_embedded(settings: Settings) -> RocksStore:
     """Open the RocksDB store in the data directory. Raises as `open_settings_store`."""
-    store = await open_store(
+    return await open_store(
         settings.data,
         cache_bytes=settings.store_cache_bytes,
         reserve_bytes=settings.reserve_bytes,
         quota_bytes=settings.store_bytes,
         slice_seconds=settings.gc_slice_seconds,
         read_threads=settings.store_threads,
-        salvage=settings.salvage,
         read_only_if_needed=True,
     )
-    if settings.salvage:
-        await forget_whole(store)
-    return store
 
 
 async def open_shared(settings: Settings, processes: int) -> CollectableStore:

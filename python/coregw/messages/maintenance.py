@@ -1,12 +1,33 @@
-"""The JSON messages of the maintenance routes for garbage and pins."""
+"""The JSON messages of the maintenance routes for checks, garbage and pins."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
+
+from msgspec import Meta
 
 from coregw.messages.common import Message
 
-__all__ = ["CollectRequest", "GarbageCollected", "PinRequest", "PinnedRoot", "PinnedRoots", "UnpinRequest"]
+__all__ = [
+    "CheckRequest",
+    "CollectRequest",
+    "GarbageCollected",
+    "PinRequest",
+    "PinnedRoot",
+    "PinnedRoots",
+    "UnpinRequest",
+]
+
+
+class CheckRequest(Message, frozen=True, kw_only=True):
+    """The body of ``POST /admin/v1/maintenance/fsck``.
+
+    Attributes:
+        bytes_per_second: How much is read per second at most; None for no limit.
+    """
+
+    bytes_per_second: Annotated[int, Meta(ge=1)] | None = None
 
 
 class CollectRequest(Message, frozen=True, kw_only=True):

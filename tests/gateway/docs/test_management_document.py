@@ -120,6 +120,7 @@ def test_responses_are_as_described(
         "unpin": {"name": "kept"},
         "backup": {"destination": str(tmp_path / "repository")},
         "gc": {"dry_run": True},
+        "fsck": {"bytes_per_second": 1 << 30},
         "heal": {"directory": "healing-1"},
     }
     order = ["status", "pin", "list_pins", "flush", "gc", "fsck", "backup", "heal", "unpin"]

@@ -208,7 +208,7 @@ def test_the_end_of_an_operation_is_logged_if_an_operator_requested_it(
     async def run() -> None:
         operations = Operations()
         with contextlib.suppress(InvalidInput):
-            await operations.run("scrub", operation)
+            await operations.run("gc", operation)
         assert not caplog.messages  # its caller knows whether it has failed before
         reply = operations.stream(SCOPE, "fsck", operation)
         assert not isinstance(reply.body, bytes)

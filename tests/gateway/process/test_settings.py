@@ -50,7 +50,7 @@ def test_sizes_accept_units(text: str, size: int) -> None:
         ("COREGW_HEADER_SECONDS", "nan"),
         ("COREGW_HEADER_SECONDS", "-1"),
         ("COREGW_LOG_LEVEL", "loud"),
-        ("COREGW_SALVAGE", "maybe"),
+        ("COREGW_READ_ONLY", "maybe"),
     ],
 )
 def test_malformed_value_is_refused_and_named(variable: str, value: str) -> None:

@@ -129,7 +129,6 @@ def test_an_operator_sees_the_store_and_no_password(tmp_path: Path, settings: di
         ({"STORE": "mysql://user:se-cret@host/db"}, "setting store"),
         ({"BUCKET": "s3://bucket"}, "setting bucket needs a store in PostgreSQL"),
         ({"STORE": "postgresql://host/db", "BUCKET": "http://u:se-cret@b"}, "setting bucket"),
-        ({"STORE": "postgresql://host/db", "SALVAGE": "1"}, "setting salvage is for a RocksDB store"),
         (
             {"STORE": "postgresql://host/db", "GC_GRACE_SECONDS": "59.5"},
             "setting gc_grace_seconds is 59.5, expected at least 120",
@@ -220,7 +219,7 @@ def test_damage_is_found_removed_and_healed_without_looking_at_a_directory(
         store, bucket = settings["store"], settings["bucket"]
         done = serving.run("copy", "--from", f"rocksdb:{tmp_path / 'copy'}", "--to", store, "--to-bucket", bucket)
         assert done.returncode == 0, done.stderr
-        with serving.process(here, serving.ADMIN, scrub_bytes_per_second="8MiB", **settings):
+        with serving.process(here, serving.ADMIN, **settings):
             assert coregw("fsck")["is_sound"]
             damage = asyncio.run(damage_shared(settings, truth))
             found = coregw("fsck")

@@ -13,12 +13,13 @@ from click.exceptions import Exit
 
 from coregw.cli import EXIT_DAMAGED, EXIT_UNREADABLE
 from coregw.cli.common import json_option
-from coregw.cli.control.connection import data_option
+from coregw.cli.control.connection import data_option, find_control
 from coregw.cli.control.display import shown_progress
 from coregw.cli.framework import click, described, print_json
-from coregw.errors import CoregwError
+from coregw.errors import CoregwError, InvalidInput
 
 if TYPE_CHECKING:
+    from coregw.cli.control.connection import Control, ShowProgress
     from coregw.messages.progress import Progress
     from coregw.upkeep.integrity.findings import CheckResult, RepairResult
 
@@ -33,14 +34,20 @@ Report = Callable[["Progress"], None]
 @data_option
 @json_option
 @click.option("--repair", is_flag=True, help="Copy everything readable into a new database, and use that.")
+@click.option(
+    "--salvage",
+    is_flag=True,
+    help="With --repair: keep only what RocksDB can read, in place. Loses more, and needs no space for a copy.",
+)
 @click.option("--rate", type=click.IntRange(min=1), metavar="BYTES", help="Read at most this much per second.")
 @click.option("--lines", is_flag=True, hidden=True)  # progress as JSON lines on stdout, for the gateway
-def command(data: Path, as_json: bool, repair: bool, rate: int | None, lines: bool) -> None:
+def command(data: Path, as_json: bool, repair: bool, salvage: bool, rate: int | None, lines: bool) -> None:
     """Check every page, payload and record of a store, and list what is damaged, missing or affected, by CID.
 
-    A gateway may be running: the check reads a snapshot of its files (hard links), in a separate process. A repair
-    needs exclusive use of the store, and space for another copy of it; the damaged database is kept in a directory
-    beside the new one. "coregw heal" restores what a repair could not copy.
+    A gateway may be running: it then makes the check itself, of a snapshot of its files (hard links), in a separate
+    process, and its metrics have the result. A repair needs exclusive use of the store, and space for another copy of
+    it; the damaged database is kept in a directory beside the new one. "coregw heal" restores what a repair could not
+    copy.
 
     If COREGW_STORE names a store in PostgreSQL, it is checked by reading it, with its bucket, and a repair removes what
     is damaged; gateways may be running in both cases. Check the database's files with its own tools.
@@ -48,6 +55,8 @@ def command(data: Path, as_json: bool, repair: bool, rate: int | None, lines: bo
     Exit codes: 0 intact, or repaired without loss; 4 damage found, or something is lost; 5 the store cannot be checked
     or repaired.
     """
+    if salvage and not repair:
+        raise click.UsageError("--salvage needs --repair: it changes the store")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_UNREADABLE))  # so that the snapshot is removed
     if lines:
         os.nice(_NICENESS)  # beside a gateway
@@ -56,7 +65,15 @@ def command(data: Path, as_json: bool, repair: bool, rate: int | None, lines: bo
     try:
         with shown_progress("fsck", as_json=as_json or lines) as show:
             report = _print_line if lines else lambda progress: show(msgspec.to_builtins(progress))
-            result = _repair(data, report) if repair else _check(data, report, rate)
+            control = None if lines or repair else find_control(data)
+            result: CheckResult | RepairResult
+            if control is not None:
+                with control:
+                    result = _check_by_gateway(control, show, rate)
+            elif repair:
+                result = _repair(data, report, salvage=salvage)
+            else:
+                result = _check(data, report, rate)
     except (CoregwError, OSError) as error:
         message = error.message if isinstance(error, CoregwError) else described(error)
         click.echo(f"coregw: {' '.join(message.split())}", err=True)
@@ -68,6 +85,14 @@ def command(data: Path, as_json: bool, repair: bool, rate: int | None, lines: bo
     else:
         _show(result)
     raise Exit(0 if result.is_sound else EXIT_DAMAGED)
+
+
+def _check_by_gateway(control: Control, show: ShowProgress, rate: int | None) -> CheckResult:
+    import msgspec
+
+    from coregw.upkeep.integrity.findings import CheckResult
+
+    return msgspec.convert(control.run("fsck", {"bytes_per_second": rate}, show), CheckResult)
 
 
 def _check(data: Path, report: Report, rate: int | None) -> CheckResult:
@@ -85,11 +110,15 @@ def _check(data: Path, report: Report, rate: int | None) -> CheckResult:
         return check_database(directory, report, on_read)
 
 
-def _repair(data: Path, report: Report) -> RepairResult:
+def _repair(data: Path, report: Report, *, salvage: bool) -> RepairResult:
     from coregw.cli.control.direct import is_shared, shared_store
     from coregw.upkeep.integrity.online import repair_online
-    from coregw.upkeep.integrity.repair import repair_store
+    from coregw.upkeep.integrity.repair import repair_store, salvage_store
 
+    if salvage:
+        if is_shared():
+            raise InvalidInput("--salvage is for a RocksDB store; PostgreSQL has tools of its own for that")
+        return salvage_store(data, report)
     if is_shared():
         with shared_store(data) as shared:
             return shared.call(repair_online(shared.store, report))
@@ -107,7 +136,7 @@ def _show(result: CheckResult | RepairResult) -> None:
             click.echo(f"recovered: {cid}")
         for line in result.repaired.lines():
             click.echo(f"lost: {line}")
-        click.echo(f"repaired: {result.repaired.summary()}")
+        click.echo(f"{'salvaged' if result.is_salvaged else 'repaired'}: {result.repaired.summary()}")
         if result.kept:
             click.echo(f"the damaged database is kept in {result.kept}")
         return

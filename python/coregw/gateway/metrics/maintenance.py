@@ -25,7 +25,7 @@ def operation_samples(operations: Operations) -> Iterator[Sample]:
         for outcome, seconds in ended.times.items():
             yield number("coregw_operation_end_timestamp_seconds", seconds, kind, outcome)
         yield from _garbage_samples(ended)
-        yield from _check_samples(kind, ended)
+        yield from _check_samples(ended)
 
 
 def _garbage_samples(ended: EndedOperations) -> Iterator[Sample]:
@@ -37,10 +37,10 @@ def _garbage_samples(ended: EndedOperations) -> Iterator[Sample]:
             yield number("coregw_garbage_removed_bytes", 0 if found.dry_run else size, table)
 
 
-def _check_samples(kind: str, ended: EndedOperations) -> Iterator[Sample]:
-    """Yield what the last check of the store, or round of the scrub, found."""
+def _check_samples(ended: EndedOperations) -> Iterator[Sample]:
+    """Yield what the last check of the store found."""
     found = ended.result
     if isinstance(found, CheckResult):
         for name, count in found.counts().items():
-            yield number("coregw_scrub_findings", count, kind, name)
-        yield number("coregw_scrub_bytes", found.bytes, kind)
+            yield number("coregw_fsck_findings", count, name)
+        yield number("coregw_fsck_bytes", found.bytes)

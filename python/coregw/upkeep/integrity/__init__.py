@@ -4,7 +4,7 @@
 check   -> pages, payloads, records     what is damaged, missing or affected, by CID (`CheckResult`)
 repair  -> check, copy                  a new database with everything readable, and notes of what is lost
 heal    -> what is lost, from elsewhere, checked against its CID
-scrub   -> check, again and again, slowly
+salvage -> what RocksDB can read of a damaged database, in place
 online  -> check and repair of a store that several gateways share, by its calls
 ```
 

@@ -17,7 +17,17 @@ from coregw.errors import InvalidInput, Unavailable
 from coregw.store.rocksdb.directory import DATABASE, MARKER, mark_ready
 from coregw.syncing import sync_path
 
-__all__ = ["HEALING", "KEPT", "exclusive", "fresh_directory", "put_in_place", "readable", "require_store", "snapshot"]
+__all__ = [
+    "HEALING",
+    "KEPT",
+    "exclusive",
+    "fresh_directory",
+    "keep_linked",
+    "put_in_place",
+    "readable",
+    "require_store",
+    "snapshot",
+]
 
 KEPT: Final = "damaged-"
 """The start of the names of directories that keep databases which a repair has replaced."""
@@ -140,6 +150,33 @@ def put_in_place(data: Path, new: Path) -> Path:
     mark_ready(data)
     sync_path(data)
     return kept
+
+
+def keep_linked(data: Path) -> Path:
+    """Keep the files of a database, to which nothing writes, as hard links beside it, and return the directory.
+
+    Raises:
+        OSError: If the file system has no hard links.
+    """
+    kept = data / f"{KEPT}{_now()}"
+    kept.mkdir(mode=0o700)
+    try:
+        (kept / DATABASE).mkdir(mode=0o700)
+        _linked(data / DATABASE, kept / DATABASE)
+        _keep_marker(data, kept)
+    except BaseException:
+        shutil.rmtree(kept, ignore_errors=True)
+        raise
+    return kept
+
+
+def _keep_marker(data: Path, kept: Path) -> None:
+    """Copy the marker of a store beside its damaged database, and sync the names of both."""
+    marker = data / MARKER
+    if marker.is_file():
+        shutil.copy2(marker, kept / MARKER)
+    _sync_tree(kept)
+    sync_path(data)
 
 
 def _linked(database: Path, directory: Path) -> bool:

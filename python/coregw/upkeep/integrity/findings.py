@@ -194,6 +194,7 @@ class RepairResult(Message, frozen=True, kw_only=True):
         found: What the check of the damaged database found.
         repaired: What a check of the new database found: what was lost, and nothing else.
         kept: The directory that has the damaged database now; empty if a shared store was repaired in place.
+        is_salvaged: Whether only what RocksDB reads was kept: of all that was damaged, rows may be lost.
         recovered_payloads: Payloads whose rows were lost, found by their chunks.
         recovered_roots: Roots whose rows were lost, found by their pages. Some may never have been acknowledged.
     """
@@ -203,11 +204,13 @@ class RepairResult(Message, frozen=True, kw_only=True):
     kept: str
     recovered_payloads: list[str]
     recovered_roots: list[str]
+    is_salvaged: bool = False
 
     @property
     def is_sound(self) -> bool:
         """Whether nothing was lost, and no rows of unknown names may have been."""
-        return self.repaired.is_sound and not self.found.unnamed
+        may_have_lost = not self.found.is_sound if self.is_salvaged else bool(self.found.unnamed)
+        return self.repaired.is_sound and not may_have_lost
 
 
 def payload_cid(multihash: bytes) -> str:

@@ -38,7 +38,10 @@ _STALL_PAUSE_SECONDS: Final = 0.002
 _FAULT_STALL_SECONDS: Final = 2.0
 """A write that waits this long after a failed flush or compaction succeeds only after the database is reopened."""
 
-ADVICE: Final = "repair it with `coregw fsck --repair`, restore a backup, or open what is left with COREGW_SALVAGE=true"
+ADVICE: Final = (
+    "repair it with `coregw fsck --repair`, restore a backup, or keep what RocksDB can read with "
+    "`coregw fsck --repair --salvage`"
+)
 _SIZES: Final = ("rocksdb.total-sst-files-size", "rocksdb.cur-size-all-mem-tables")
 
 
