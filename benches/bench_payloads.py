@@ -320,6 +320,7 @@ def main() -> None:
 if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[1] in APPS:
         settings = Settings(data=Path(sys.argv[2]), port=0, log_level="error")
-        server.run(settings, service=server.Service(APPS[sys.argv[1]], server.GATEWAY.refusal))
+        server.create_app = APPS[sys.argv[1]]
+        server.run(settings)
     else:
         main()

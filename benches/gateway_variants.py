@@ -60,4 +60,5 @@ if __name__ == "__main__":
     kind, data, answer = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     _Constant.answer = answer.read_bytes() if answer.exists() else b""
     settings = Settings(data=data, port=0, cache_bytes=CACHE_BYTES, log_level="error")
-    server.run(settings, service=server.Service(APPS[kind], server.GATEWAY.refusal))
+    server.create_app = APPS[kind]
+    server.run(settings)

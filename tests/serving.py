@@ -22,7 +22,7 @@ import httpx2
 
 from coregw.gateway.control import control_file
 from coregw.gateway.listener import loop_factory
-from coregw.gateway.server import GATEWAY, GatewayServer, Service
+from coregw.gateway.server import GatewayServer
 from coregw.gateway.settings import Settings
 from coregw.gateway.tokens import AccessToken
 from coregw.store import Store
@@ -162,7 +162,6 @@ def process(
 @contextmanager
 def thread(
     store: Store | None,
-    service: Service = GATEWAY,
     *,
     is_administered: bool = False,
     **settings: object,
@@ -175,7 +174,7 @@ def thread(
     """
     ready: queue.Queue[str | BaseException] = queue.Queue()
     token = AccessToken.from_environment("GATEWAY_ADMIN_TOKEN", ADMIN if is_administered else {})
-    server = GatewayServer(Settings.load({}, port=0, **settings), store, ready.put, service=service, admin_token=token)
+    server = GatewayServer(Settings.load({}, port=0, **settings), store, ready.put, admin_token=token)
 
     def serve() -> None:
         try:

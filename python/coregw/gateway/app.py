@@ -123,7 +123,7 @@ def create_app(gateway: Gateway, admin_token: AccessToken | None = None) -> Disp
     litestar = Litestar(
         route_handlers=[
             *(handler for group in _GROUPS for handler in group.handlers),
-            *docs.page_handlers("/docs"),
+            *docs.page_handlers(),
             *docs.explorer_handlers(),
             *([] if admin_token is None else [admin_router()]),
         ],

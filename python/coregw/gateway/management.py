@@ -26,7 +26,6 @@ from coregw.gateway.app import Guarded
 from coregw.gateway.context import Gateway
 from coregw.gateway.control import control_file, listen_for_control
 from coregw.gateway.docs.document import MANAGEMENT, build_document
-from coregw.gateway.http.connection import refusal
 from coregw.gateway.http.dispatch import Dispatcher
 from coregw.gateway.http.origins import ANY
 from coregw.gateway.http.problems import handle_exception
@@ -136,7 +135,7 @@ async def _serving(settings: Settings, listener: socket.socket, app: ASGIApp) ->
     """Serve an application on a socket while the context is active."""
     ready = asyncio.Event()
     limits = replace(settings, connections=_CONNECTIONS)
-    server = HttpServer(limits, app, refusal, ready.set, handles_signals=False)
+    server = HttpServer(limits, app, ready.set, handles_signals=False)
     task = asyncio.create_task(server.serve([listener]))
     starting = asyncio.create_task(ready.wait())
     try:

@@ -11,15 +11,13 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
 
 from coregw.engine import Engine
 from coregw.errors import Unavailable
 from coregw.gateway.app import create_app, open_engine
 from coregw.gateway.context import Gateway
 from coregw.gateway.heap import limit_collector, limit_heap
-from coregw.gateway.http.connection import Refusal, refusal
 from coregw.gateway.http.server import HttpServer
 from coregw.gateway.limits.descriptors import fit_descriptors
 from coregw.gateway.limits.machine import check_memory
@@ -37,39 +35,18 @@ from coregw.gateway.tracing import tracing
 from coregw.store import Store
 from coregw.store.workers import RemoteStore, open_remote
 
-if TYPE_CHECKING:
-    from litestar.types import ASGIApp
-
-__all__ = ["GATEWAY", "GatewayServer", "Service", "announce", "run", "run_worker"]
+__all__ = ["GatewayServer", "announce", "run", "run_worker"]
 
 logger = logging.getLogger("coregw.gateway")
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
-    """What a server serves, so that other services can share its sockets, limits and store.
-
-    Attributes:
-        create_app: Returns the ASGI application over a gateway; the token is that of its administration routes.
-        refusal: Returns the error body for requests that never reach the application, such as malformed HTTP.
-    """
-
-    create_app: Callable[[Gateway, AccessToken | None], ASGIApp]
-    refusal: Refusal
-
-
-GATEWAY: Final = Service(create_app, refusal)
-"""The gateway alone."""
-
-
-def run(settings: Settings, on_ready: Callable[[str], None] = announce, service: Service = GATEWAY) -> None:
+def run(settings: Settings, on_ready: Callable[[str], None] = announce) -> None:
     """Run a gateway until SIGINT or SIGTERM, then finish the requests in flight, close the store, and return.
 
     Args:
         settings: The address, the data directory, and all limits, which are taken as they are. The commands lower
             defaults to fit the memory of the process first (`coregw.gateway.limits.machine.fit_defaults`).
         on_ready: Called with the address when connections are accepted.
-        service: What is served.
 
     Raises:
         Unavailable: If the address or the store is in use, or the process may open too few files; the message says
@@ -85,20 +62,17 @@ def run(settings: Settings, on_ready: Callable[[str], None] = announce, service:
     write_token = AccessToken.from_environment(WRITE_TOKEN_VARIABLE)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         ready = _after_limiting_collector(on_ready)
-        server = GatewayServer(
-            settings, on_ready=ready, admin_token=admin_token, service=service, write_token=write_token
-        )
+        server = GatewayServer(settings, on_ready=ready, admin_token=admin_token, write_token=write_token)
         runner.run(server.serve())
 
 
-def run_worker(settings: Settings, number: int, descriptor: int, service: Service = GATEWAY) -> None:
+def run_worker(settings: Settings, number: int, descriptor: int) -> None:
     """Run one of several gateways on one store, started by `coregw.gateway.workers`.
 
     Args:
         settings: The shared address, and this worker's own limits.
         number: The number of the worker.
         descriptor: The file descriptor of its socket to the store's owner process.
-        service: What is served.
 
     Raises:
         Unavailable: If the owner process has ended.
@@ -108,7 +82,7 @@ def run_worker(settings: Settings, number: int, descriptor: int, service: Servic
     limit_heap()
     settings = fit_descriptors(settings)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_work(settings, number, socket.socket(fileno=descriptor), service))
+        runner.run(_work(settings, number, socket.socket(fileno=descriptor)))
 
 
 def _after_limiting_collector(on_ready: Callable[[str], None]) -> Callable[[str], None]:
@@ -121,7 +95,7 @@ def _after_limiting_collector(on_ready: Callable[[str], None]) -> Callable[[str]
     return ready
 
 
-async def _work(settings: Settings, number: int, owner: socket.socket, service: Service) -> None:
+async def _work(settings: Settings, number: int, owner: socket.socket) -> None:
     orphaned = asyncio.Event()
     async with AsyncExitStack() as stack:
         store: Store
@@ -144,7 +118,6 @@ async def _work(settings: Settings, number: int, owner: socket.socket, service: 
             store,
             _after_limiting_collector(announce),
             admin_token=AccessToken.from_environment(TOKEN_VARIABLE),
-            service=service,
             owner=owner_link,
             write_token=AccessToken.from_environment(WRITE_TOKEN_VARIABLE),
         )
@@ -172,7 +145,6 @@ class GatewayServer:
         on_ready: Callable[[str], None] | None = None,
         *,
         admin_token: AccessToken | None = None,
-        service: Service = GATEWAY,
         owner: RemoteStore | None = None,
         write_token: AccessToken | None = None,
     ) -> None:
@@ -183,7 +155,6 @@ class GatewayServer:
             store: The store to serve, closed at the end; None opens the one that the settings name.
             on_ready: Called with the address when connections are accepted.
             admin_token: The token of the administration routes; without one they do not exist.
-            service: What is served.
             owner: In a worker process, the connection to the process that started it: other workers listen on the same
                 port, and the management is there.
             write_token: The token of the routes that write; without one, anybody may use them.
@@ -191,7 +162,6 @@ class GatewayServer:
         self._settings = settings
         self._admin_token = admin_token
         self._write_access = WriteAccess(settings.read_only, write_token)
-        self._service = service
         self._owner = owner
         self._store = store
         self._on_ready = on_ready
@@ -208,9 +178,9 @@ class GatewayServer:
                 async with self._observed(engine) as sources, tracing(settings) as traced:
                     token = self._admin_token if settings.management_host_and_port is None else None
                     gateway = replace(Gateway.over(engine, settings), write_access=self._write_access)
-                    app = traced(self._service.create_app(gateway, token))
+                    app = traced(create_app(gateway, token))
                     app = AccessLog(app) if settings.access_log else app
-                    self._server = HttpServer(settings, app, self._service.refusal, self._ready(listener))
+                    self._server = HttpServer(settings, app, self._ready(listener))
                     self._server.should_exit = self._is_stopped
                     sources.append(server_source(self._server, gateway))
                     await self._server.serve([listener])

@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from coregw.gateway.http.connection import GatewayProtocol, protocol_for, refusal
+from coregw.gateway.http.connection import GatewayProtocol, protocol_for
 from coregw.gateway.settings import Settings
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Server:
     def __init__(self, chunks: list[bytes], **settings: object) -> None:
         self.seen: list[str] = []
         self._chunks = chunks
-        self._protocol = protocol_for(Settings.load({}, **settings), refusal)
+        self._protocol = protocol_for(Settings.load({}, **settings))
         self._config = uvicorn.Config(
             self._app, interface="asgi3", lifespan="off", log_config=None, proxy_headers=False
         )

@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from coregw.gateway.http.connection import GatewayProtocol, protocol_for, refusal
+from coregw.gateway.http.connection import GatewayProtocol, protocol_for
 from coregw.gateway.http.framing import HeldFlow
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.listener import loop_factory
@@ -59,7 +59,7 @@ async def _unread(framing: str) -> tuple[int, int]:
         await _reply(framing)(scope, receive, send)
 
     protocols: list[GatewayProtocol] = []
-    bound = protocol_for(Settings.load({}, unsent_bytes=1 << 30), refusal)
+    bound = protocol_for(Settings.load({}, unsent_bytes=1 << 30))
     loop = asyncio.get_running_loop()
     config = uvicorn.Config(app, interface="asgi3", lifespan="off", log_config=None, proxy_headers=False)  # type: ignore[arg-type]
 

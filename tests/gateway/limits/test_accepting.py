@@ -13,7 +13,6 @@ import pytest
 import uvloop
 
 import serving
-from coregw.gateway.http.connection import refusal
 from coregw.gateway.http.server import HttpServer
 from coregw.gateway.limits.accepting import MAX_ACCEPTS, MAX_ADMISSIONS, Acceptor
 from coregw.gateway.limits.iteration import IterationBudget
@@ -31,9 +30,7 @@ async def unused(scope: object, receive: object, send: object) -> None:
 def test_an_iteration_accepts_many_connections() -> None:
     async def count_iterations() -> int:
         ready = asyncio.Event()
-        server = HttpServer(
-            Settings.load({}, port=0, header_seconds=600), unused, refusal, ready.set, handles_signals=False
-        )
+        server = HttpServer(Settings.load({}, port=0, header_seconds=600), unused, ready.set, handles_signals=False)
         with ExitStack() as stack:
             listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=MAX_ACCEPTS))
             for _ in range(MAX_ACCEPTS):

@@ -25,8 +25,7 @@ Besides this module and its parts, `coregw.gateway.http.deadlines` and `coregw.g
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
@@ -50,22 +49,11 @@ from coregw.gateway.metrics.requests import REFUSALS
 from coregw.gateway.settings import Settings
 from coregw.messages import Error, encode
 
-__all__ = ["GatewayProtocol", "Refusal", "protocol_for", "refusal"]
-
-Refusal = Callable[[bytes, str, str], bytes]
-"""Returns the JSON body of the response to a request that is refused before it reaches the application: from its target
-(empty if unknown), a key of `ERROR_CODES`, and a sentence."""
-
-
-def refusal(_: bytes, code: str, message: str) -> bytes:
-    """Return an error body of the gateway; see `Refusal`."""
-    return encode(Error(error=code, message=message))
+__all__ = ["GatewayProtocol", "protocol_for"]
 
 
 class GatewayProtocol(LimitedProtocol):
     """One connection: parses requests, and passes them on in order."""
-
-    refusal: ClassVar[Refusal]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's own arguments
         super().__init__(*args, **kwargs)
@@ -295,7 +283,7 @@ class GatewayProtocol(LimitedProtocol):
                 self.transport.abort()
                 return
         REFUSALS["malformed_http"] += 1
-        body = type(self).refusal(self.url, "invalid_request", msg)
+        body = encode(Error(error="invalid_request", message=msg))
         head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
         self._refusal = STATUS_LINE[400] + head.encode() + body
         if self._is_idle():
@@ -311,7 +299,7 @@ class GatewayProtocol(LimitedProtocol):
     def _refusing(self, fault: Fault) -> Any:  # noqa: ANN401 - an ASGI application
         """Return an application that refuses the request whose head has just been parsed."""
         REFUSALS[fault.code] += 1
-        body = type(self).refusal(self.url, fault.code, fault.message)
+        body = encode(Error(error=fault.code, message=fault.message))
         headers = {"X-Content-Type-Options": "nosniff"}
         return json_reply(body, ERROR_CODES[fault.code].status, headers)
 
@@ -345,7 +333,7 @@ def _after_draining(cycle: RequestResponseCycle, app: Any) -> Any:  # noqa: ANN4
     return drained
 
 
-def protocol_for(settings: Settings, refusal: Refusal) -> type[GatewayProtocol]:
+def protocol_for(settings: Settings) -> type[GatewayProtocol]:
     """Return the protocol class of a server, which uvicorn instantiates for each connection."""
-    attributes = {"settings": settings, "refusal": staticmethod(refusal), "shared": Shared.of(settings)}
+    attributes = {"settings": settings, "shared": Shared.of(settings)}
     return type("BoundProtocol", (GatewayProtocol,), attributes)

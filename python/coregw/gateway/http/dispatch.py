@@ -26,7 +26,7 @@ from coregw.gateway.metrics.requests import RouteCounts, counts_of
 if TYPE_CHECKING:
     from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
-__all__ = ["Counted", "Dispatcher", "HotRoute", "hot_route", "normalize"]
+__all__ = ["Dispatcher", "HotRoute", "hot_route", "normalize"]
 
 _Handler = Callable[[Gateway, "HTTPScope", "Receive"], Awaitable[Reply]]
 _Headers = list[tuple[bytes, bytes]]
@@ -111,7 +111,7 @@ class Dispatcher:
         self.gateway = gateway
         self.hot = tuple(hot)
         self.litestar = litestar
-        self._counted = Counted(litestar)
+        self._counted = _Counted(litestar)
         self._response_headers = response_headers
         paths = dict.fromkeys(route.path for route in self.hot)
         resources = {path: _Resource(path, [each for each in self.hot if each.path == path]) for path in paths}
@@ -162,7 +162,7 @@ class Dispatcher:
         return resource
 
 
-class Counted:
+class _Counted:
     """An ASGI application whose responses are counted for metrics, by the route template that Litestar has found."""
 
     def __init__(self, app: ASGIApp) -> None:

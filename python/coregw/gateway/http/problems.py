@@ -25,7 +25,7 @@ from coregw.messages import Error, encode
 if TYPE_CHECKING:
     from litestar.types import HTTPScope
 
-__all__ = ["Problem", "as_response", "handle_exception", "log_failure", "method_not_allowed", "problem_of"]
+__all__ = ["Problem", "handle_exception", "log_failure", "method_not_allowed", "problem_of"]
 
 logger = logging.getLogger("coregw.gateway")
 
@@ -69,11 +69,7 @@ class Problem(NamedTuple):
 
 def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Return the response to an exception, as Litestar's exception handlers do."""
-    return as_response(problem_of(request.scope, error).reply())
-
-
-def as_response(reply: Reply) -> Response[bytes]:
-    """Return an error response in the form that Litestar's exception handlers must have."""
+    reply = problem_of(request.scope, error).reply()
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reply.headers}
     del headers["content-length"]  # Litestar adds it
     return Response(

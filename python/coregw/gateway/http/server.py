@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 
-from coregw.gateway.http.connection import GatewayProtocol, Refusal, protocol_for
+from coregw.gateway.http.connection import GatewayProtocol, protocol_for
 from coregw.gateway.limits.accepting import Acceptor
 from coregw.gateway.settings import Settings
 
@@ -30,7 +30,6 @@ class HttpServer(uvicorn.Server):
         self,
         settings: Settings,
         app: ASGIApp,
-        refusal: Refusal,
         on_ready: Callable[[], None],
         *,
         handles_signals: bool = True,
@@ -40,11 +39,10 @@ class HttpServer(uvicorn.Server):
         Args:
             settings: The limits.
             app: The ASGI application.
-            refusal: Returns the error body for malformed HTTP.
             on_ready: Called when connections are accepted.
             handles_signals: Whether SIGINT and SIGTERM stop it, if it runs in the main thread.
         """
-        protocol = protocol_for(settings, refusal)
+        protocol = protocol_for(settings)
         super().__init__(_config(settings, app, protocol))
         self.shared: Final = protocol.shared
         """What its connections share."""

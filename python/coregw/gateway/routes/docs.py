@@ -33,6 +33,7 @@ _ACCEPTS_GZIP: Final = re.compile(r"\bgzip\b(?!\s*;\s*q\s*=\s*0(\.0*)?\s*(,|$))"
 _JSON: Final = "application/json"
 _HTML: Final = "text/html"
 _EXPLORER_PATH: Final = "/"
+_VIEWER_PATH: Final = "/docs"
 
 
 class _Site(NamedTuple):
@@ -84,10 +85,10 @@ class _File(NamedTuple):
     headers: dict[str, str]
 
 
-def page_handlers(path: str) -> list[HTTPRouteHandler]:
-    """Return the routes of the documentation page at `path`, such as ``/docs``, and of the files below it."""
-    page = _handler(_VIEWER, path, "docs", "index.html", _HTML, "This documentation as a page.")
-    return [page, *_assets(_VIEWER, f"{path}/", "docs")]
+def page_handlers() -> list[HTTPRouteHandler]:
+    """Return the routes of the documentation page at ``/docs``, and of the files below it."""
+    page = _handler(_VIEWER, _VIEWER_PATH, "docs", "index.html", _HTML, "This documentation as a page.")
+    return [page, *_assets(_VIEWER, f"{_VIEWER_PATH}/", "docs")]
 
 
 def explorer_handlers() -> list[HTTPRouteHandler]:
