@@ -61,8 +61,8 @@ def test_a_running_gateway_is_checked_on_request(tmp_path: Path) -> None:
         text = metrics(tmp_path)
         with require_control(tmp_path) as control:
             found = control.run("fsck")
-            with pytest.raises(InvalidInput, match="`int` >= 1"):
-                control.run("fsck", {"bytes_per_second": 0})
+        with require_control(tmp_path) as control, pytest.raises(InvalidInput, match="`int` >= 1"):
+            control.run("fsck", {"bytes_per_second": 0})
     assert (checked.returncode, checked.stdout.split(":")[0]) == (0, "sound")
     assert 'coregw_fsck_findings{kind="damaged_payloads"} 0' in text
     assert (found["is_sound"], found["payloads"]) == (True, 2)
