@@ -78,12 +78,13 @@ def tree(ask: Ask) -> dict[str, str]:
     return {"root": root, "nested": nested, "list": elements, "leaf": leaf}
 
 
-def refused(response: httpx2.Response, status: int, code: str) -> str:
+def refused(response: httpx2.Response, status: int, code: str, cached: str = "no-store") -> str:
     """Check that a response is a well-formed error, and return its message."""
     assert (response.status_code, response.json()["error"]) == (status, code), response.text
     assert set(response.json()) <= {"error", "message", "details"}
     assert response.headers["content-type"] == "application/json"
     assert response.headers["x-content-type-options"] == "nosniff"
+    assert response.headers.get_list("cache-control") == [cached]
     message = response.json()["message"]
     assert isinstance(message, str)
     assert message
@@ -91,7 +92,7 @@ def refused(response: httpx2.Response, status: int, code: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def expect_refusal() -> Callable[[httpx2.Response, int, str], str]:
+def expect_refusal() -> Callable[..., str]:
     return refused
 
 

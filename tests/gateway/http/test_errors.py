@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 import serving
+from coregw import payload_cid
 from coregw.errors import ERROR_CODES, Conflict, StorageFull, StoreDamaged, Unauthorized, Unavailable
 from coregw.gateway.http.problems import problem_of
 from coregw.store import Table
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from litestar.types import HTTPScope
 
 Refusal = Callable[[httpx2.Response, int, str], str]
+ABSENT = payload_cid(b"stored by no test")
 
 
 def test_error_table_matches_the_protocol() -> None:
@@ -243,3 +245,45 @@ def test_failure_during_a_download_closes_the_connection(tmp_path: Path) -> None
         with pytest.raises(httpx2.RemoteProtocolError):
             httpx2.get(f"{url}/v1/cas/{cid}")
         assert httpx2.get(f"{url}/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        pytest.param("/v1/cas/bafkqaaa", {"host": "rebound.example.org"}, 421, id="before routing"),
+        pytest.param("/v1/cas/bafkqaaa", {"x": "a" * 40_000}, 400, id="a head past its limit"),
+        pytest.param("/nothing", {}, 404, id="no route"),
+        pytest.param("/v1/resolve", {}, 405, id="hot, another method"),
+        pytest.param("/v1/roots", {}, 405, id="Litestar, another method"),
+        pytest.param("/v1/cas/hello", {}, 400, id="hot, malformed"),
+        pytest.param(f"/v1/cas/{ABSENT}", {}, 404, id="not held"),
+        pytest.param("/v1/roots/bafkqaaa/car", {}, 400, id="Litestar, malformed"),
+        pytest.param(f"/ipfs/{ABSENT}?format=raw", {}, 404, id="block"),
+        pytest.param("/admin/v1/scopes/docs/roots", {}, 401, id="no token"),
+        pytest.param("/admin/v1/scopes/docs/roots/none", AUTHORIZATION, 404, id="no record"),
+        pytest.param("/v1/publications/docs/none/checkpoint", {}, 404, id="not signed"),
+        pytest.param("/docs/nothing", {}, 404, id="no file"),
+    ],
+)
+def test_no_cache_keeps_an_error(
+    client: httpx2.Client, method: str, path: str, headers: dict[str, str], status: int
+) -> None:
+    """`expect_refusal` checks this, too, in all tests; `test_a_proven_absence_is_immutable` has the exception."""
+    answer = client.request(method, path, headers=headers)
+    assert (answer.status_code, answer.headers.get_list("cache-control")) == (status, ["no-store"])
+
+
+def test_no_cache_keeps_an_error_of_the_management(tmp_path: Path) -> None:
+    with (
+        serving.process(tmp_path / "data", serving.ADMIN) as running,
+        serving.control(tmp_path / "data") as control,
+    ):
+        assert running.popen.poll() is None
+        for path, headers, status in (
+            ("/healthz", {"authorization": ""}, 401),
+            ("/nothing", {}, 404),
+            ("/admin/v1/maintenance/gc", {}, 405),
+        ):
+            answer = control.get(path, headers=headers)
+            assert (answer.status_code, answer.headers.get_list("cache-control")) == (status, ["no-store"])

@@ -44,6 +44,7 @@ def test_malformed_http_is_400_and_closes_the_connection(gateway: str, request_b
         head, _, body = serving.everything(connection).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")
     assert b"content-type: application/json" in head
+    assert b"cache-control: no-store" in head
     assert json.loads(body)["error"] == "invalid_request"
 
 

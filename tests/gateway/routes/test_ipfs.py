@@ -289,6 +289,7 @@ def test_only_if_cached_gives_412_without_a_body_for_what_is_not_held(
 ) -> None:
     answer = block(method, cid_of(b"never stored"), cache_control="max-age=0, Only-If-Cached")
     assert (answer.status_code, answer.content) == (412, b"")
+    assert answer.headers["cache-control"] == "no-store"
     assert block(method, cache_control="only-if-cached").status_code == 200
     assert block(method, "nonsense", cache_control="only-if-cached").status_code == 400
 

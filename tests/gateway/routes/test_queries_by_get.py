@@ -91,17 +91,34 @@ def test_malformed_queries_by_get_are_refused(
 ) -> None:
     answer = client.get(f"/v1/{path.format(root=root)}")
     expect_refusal(answer, 400, code)
-    assert "cache-control" not in answer.headers
 
 
 def test_what_is_absent_may_be_there_later_and_is_not_cached(
     client: httpx2.Client, root: str, expect_refusal: Refusal
 ) -> None:
     absent = root[:-8] + "aaaaaaaa"
-    for path, code in ((f"resolve/{root}?path=x", "path_not_found"), (f"scan/{absent}", "root_not_found")):
-        answer = client.get(f"/v1/{path}")
-        expect_refusal(answer, 404, code)
-        assert "cache-control" not in answer.headers
+    for path, code in (
+        (f"resolve/{root}?path=x", "path_not_found"),
+        (f"scan/{absent}", "root_not_found"),
+        (f"read/{absent}?path=x", "root_not_found"),
+    ):
+        expect_refusal(client.get(f"/v1/{path}"), 404, code)
+        assert client.head(f"/v1/{path}").headers["cache-control"] == "no-store"
+
+
+def test_a_proven_absence_is_immutable(
+    client: httpx2.Client, root: str, chunks: str, expect_refusal: Callable[..., str]
+) -> None:
+    for path, by_post in (
+        (f"{root}?path=x", post(client, "read", root, query={"kind": "map_key", "segments": ["x"]})),
+        (f"{chunks}?index=99", post(client, "read", chunks, query={"kind": "list_index", "index": 99})),
+    ):
+        answer = client.get(f"/v1/read/{path}")
+        expect_refusal(answer, 404, "path_not_found", IMMUTABLE)
+        assert "prooflist" in answer.json()["details"]
+        assert answer.content == by_post.content
+        assert client.head(f"/v1/read/{path}").headers["cache-control"] == IMMUTABLE
+        expect_refusal(by_post, 404, "path_not_found")  # what a POST gets, no cache keeps
     expect_refusal(client.get("/v1/resolve/batch"), 405, "method_not_allowed")
 
 

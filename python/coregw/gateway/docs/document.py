@@ -65,9 +65,10 @@ _ABOUT: Final = """\
 Maps and lists, each under one short root, and queries answered with proofs; payloads under their hashes. The gateway
 need not be trusted: clients verify every result against a root that they already hold.
 
-Every error of every route has the body `Error`. Every response has `X-Content-Type-Options: nosniff`. An unknown path
-is a 404 `route_not_found`, a known path with another method a 405 `method_not_allowed`; OPTIONS gets 204 with `Allow`.
-Malformed HTTP, or a request head past its limit, is a 400 `invalid_request` on all paths.
+Every error of every route has the body `Error` and `Cache-Control: no-store`; the 404 of a read by GET that proves an
+absence is immutable instead. Every response has `X-Content-Type-Options: nosniff`. An unknown path is a 404
+`route_not_found`, a known path with another method a 405 `method_not_allowed`; OPTIONS gets 204 with `Allow`. Malformed
+HTTP, or a request head past its limit, is a 400 `invalid_request` on all paths.
 
 The examples work: sent to a new gateway in the order of `x-examples`, each gets the response of the same name."""
 
@@ -78,7 +79,7 @@ the token in the data directory; by TCP those below `/admin` need that of the ad
 A long operation responds with JSON lines: `{"progress": {…}}` at least once a second, then `{"result": {…}}` or
 `{"error": {…}}`. Closing the connection cancels it. One of each kind runs at a time; another is a 503 `unavailable`.
 
-Every error of every route has the body `Error`."""
+Every error of every route has the body `Error` and `Cache-Control: no-store`."""
 """The description of the document of the management addresses."""
 
 

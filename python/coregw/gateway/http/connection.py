@@ -42,6 +42,7 @@ from coregw.gateway.http.framing import (
     head_without_upgrade,
 )
 from coregw.gateway.http.origins import Fault
+from coregw.gateway.http.problems import UNCACHED
 from coregw.gateway.http.replies import json_reply
 from coregw.gateway.http.shared import Shared
 from coregw.gateway.limits.tcp import CONTINUE, is_half_closed, is_reset
@@ -284,8 +285,9 @@ class GatewayProtocol(LimitedProtocol):
                 return
         REFUSALS["malformed_http"] += 1
         body = encode(Error(error="invalid_request", message=msg))
-        head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
-        self._refusal = STATUS_LINE[400] + head.encode() + body
+        headers = {"content-type": "application/json", "content-length": len(body), "connection": "close", **UNCACHED}
+        head = "".join(f"{name.lower()}: {value}\r\n" for name, value in headers.items())
+        self._refusal = STATUS_LINE[400] + f"{head}\r\n".encode() + body
         if self._is_idle():
             self._refuse(self._refusal)
         else:
@@ -300,7 +302,7 @@ class GatewayProtocol(LimitedProtocol):
         """Return an application that refuses the request whose head has just been parsed."""
         REFUSALS[fault.code] += 1
         body = encode(Error(error=fault.code, message=fault.message))
-        headers = {"X-Content-Type-Options": "nosniff"}
+        headers = {"X-Content-Type-Options": "nosniff", **UNCACHED}
         return json_reply(body, ERROR_CODES[fault.code].status, headers)
 
     def _refuse(self, response: bytes) -> None:

@@ -25,9 +25,12 @@ from coregw.messages import Error, encode
 if TYPE_CHECKING:
     from litestar.types import HTTPScope
 
-__all__ = ["Problem", "handle_exception", "log_failure", "method_not_allowed", "problem_of"]
+__all__ = ["UNCACHED", "Problem", "handle_exception", "log_failure", "method_not_allowed", "problem_of"]
 
 logger = logging.getLogger("coregw.gateway")
+
+UNCACHED: Final[Mapping[str, str]] = MappingProxyType({"Cache-Control": "no-store"})
+"""The header of all errors but proven absences. Without it, caches may keep a 404 or 405 (RFC 9111 section 4.2.2)."""
 
 _HEADERS_BY_CODE: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {"unavailable": {"Retry-After": "1"}, "unauthorized": {"WWW-Authenticate": "Bearer"}}
@@ -41,7 +44,7 @@ class Problem(NamedTuple):
         code: A key of `coregw.errors.ERROR_CODES`.
         message: One sentence for a person.
         details: The ``details`` member as JSON text, or None.
-        headers: Headers besides those that all responses with this code have.
+        headers: Headers besides those that all responses with this code have, or instead of them.
     """
 
     code: str
@@ -57,7 +60,7 @@ class Problem(NamedTuple):
     @property
     def all_headers(self) -> dict[str, str]:
         """The headers of the response besides its Content-Type and length."""
-        return {**_HEADERS_BY_CODE.get(self.code, {}), **self.headers}
+        return {**UNCACHED, **_HEADERS_BY_CODE.get(self.code, {}), **self.headers}
 
     def reply(self) -> Reply:
         """Return the response, and count it for metrics."""

@@ -24,6 +24,7 @@ from coregw.gateway.context import Gateway
 from coregw.gateway.docs.description import CAR, DESCRIPTION, OCTETS, Description, Parameter
 from coregw.gateway.http.conditions import is_listed
 from coregw.gateway.http.content import IMMUTABLE, Representation, gated
+from coregw.gateway.http.problems import UNCACHED
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.http.requests import header, media_ranges, query_parameters
 
@@ -117,7 +118,7 @@ async def block(request: Request[Any, Any, Any], cid: FromPath[str]) -> Reply:
         content = await gateway.engine.payloads.find_block(name)
     except NotFound:
         if _only_if_cached(request):
-            return Reply(status=412)
+            return Reply(status=412, headers=UNCACHED)
         raise
     if wanted == "any" and name.codec != RAW_CODEC:
         raise InvalidInput(f"{_NO_FORMAT}; only payloads of codec raw are served as files")

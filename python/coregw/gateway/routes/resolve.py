@@ -18,12 +18,13 @@ from msgspec import Struct
 
 from coregw._core import Cid
 from coregw.engine import Engine, Verdict
-from coregw.errors import InvalidInput
+from coregw.errors import InvalidInput, NotFound
 from coregw.gateway.context import Gateway
 from coregw.gateway.docs.description import DESCRIPTION, JSON, OCTETS, Description, Parameter
 from coregw.gateway.http.conditions import is_listed
 from coregw.gateway.http.content import IMMUTABLE
 from coregw.gateway.http.dispatch import HotRoute, hot_route
+from coregw.gateway.http.problems import Problem
 from coregw.gateway.http.replies import Reply, json_reply
 from coregw.gateway.http.requests import header, is_preferred, query_parameters
 from coregw.messages import (
@@ -212,7 +213,13 @@ def _get_forms(
     async def answer_by_get(gateway: Gateway, scope: HTTPScope, _: Receive) -> Reply:
         given = query_parameters(scope, *query)
         asked = ask(gateway.engine, Cid(scope["path_params"]["root"]).text, given)
-        body = await asked.run(encode(asked.request))
+        try:
+            body = await asked.run(encode(asked.request))
+        except NotFound as error:
+            if name != "read" or error.code != "path_not_found" or error.details is None:
+                raise
+            # The details prove the absence to whoever has the root, for ever.
+            return Problem(error.code, error.message, error.details, {"Cache-Control": IMMUTABLE}).reply()
         etag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
         headers = {"ETag": etag, "Cache-Control": IMMUTABLE}
         if is_listed(etag, header(scope, b"if-none-match") or ""):
