@@ -22,7 +22,7 @@ rust_sources := $(shell find rust -path '*/src/*' -type f 2>/dev/null) $(wildcar
 # The modules that pdoc documents: of a package without __all__, every module.
 documented := coregw $(addprefix coregw.,errors extras verify folders.attributes folders.compare folders.survey folders.tree messages messages.batch \
 	messages.car messages.diff messages.progress messages.publication messages.record client client.connection client.query client.operations client.publications client.signing client.folders \
-	client.mirror.copy client.mirror.names client.static.check client.static.export client.static.place client.static.tree engine filesystem store store.origin store.postgres store.tiered tlog trust upkeep gateway plants cli)
+	client.mirror.copy client.mirror.names client.static.check client.static.export client.static.place client.static.tree engine filesystem store store.origin store.postgres tlog trust upkeep gateway plants cli)
 # Warnings are errors, except for the inherited fields of named tuples and dataclasses: pdoc looks their types up in the
 # module of the derived class.
 pdoc := $(BIN)/python -W error -W "ignore:Error parsing type annotation:UserWarning" \
@@ -142,7 +142,7 @@ test-cluster: $(VENV)/.stores-locked ## kill parts of a cluster under load for s
 proxies := $(CURDIR)/target/proxies/usr
 
 .PHONY: test-proxies
-test-proxies: $(VENV)/.stores-locked ## use three gateways through nginx, HAProxy and Caddy, and static trees through nginx
+test-proxies: $(VENV)/.stores-locked ## use three gateways through nginx, HAProxy and Caddy, and static trees and a cache by nginx
 	@# Debian's packages, unpacked in target/ and not installed.
 	mkdir -p target/proxies && cd target/proxies && apt-get download nginx haproxy caddy liblua5.3-0 \
 		libopentracing-c-wrapper0 libopentracing1 && for each in *.deb; do dpkg --extract "$$each" .; done

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import http.server
 import os
+import re
 import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -65,18 +66,14 @@ def nginx_main(place: Path, site: str) -> Path:
 
 
 @contextmanager
-def nginx_server(folder: Path) -> Iterator[str]:
-    """Serve a folder by nginx with the configuration in deploy/. Yields the address of the static tree."""
+def running_nginx(place: Path, site: Callable[[int], str]) -> Iterator[str]:
+    """Run nginx with what `site` returns for a free port. Yields the address."""
     assert NGINX is not None
-    place = folder.with_name(f"{folder.name}.nginx")
     place.mkdir(exist_ok=True)
-    folder.chmod(0o755)
     # nginx tells nobody which port it has, so it listens on one that this process finds free.
     with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as found:
         port = found.server_address[1]
-    server = (DEPLOY / "nginx" / "static.conf").read_text("utf-8").replace("listen 80;", f"listen 127.0.0.1:{port};")
-    server = server.replace("/srv/coregw-static", str(folder))
-    configuration = nginx_main(place, server)
+    configuration = nginx_main(place, site(port))
     process = subprocess.Popen(
         [NGINX, "-c", configuration, "-p", place, "-g", "daemon off;"], stderr=subprocess.DEVNULL
     )
@@ -88,10 +85,32 @@ def nginx_server(folder: Path) -> Iterator[str]:
             except httpx2.ConnectError:
                 assert process.poll() is None, (place / "errors").read_text()
                 time.sleep(0.01)
-        yield f"static+http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
         process.wait()
+
+
+@contextmanager
+def nginx_server(folder: Path) -> Iterator[str]:
+    """Serve a folder by nginx with the configuration in deploy/. Yields the address of the static tree."""
+    folder.chmod(0o755)
+    text = (DEPLOY / "nginx" / "static.conf").read_text("utf-8").replace("/srv/coregw-static", str(folder))
+    with running_nginx(
+        folder.with_name(f"{folder.name}.nginx"), lambda port: text.replace("listen 80;", f"listen 127.0.0.1:{port};")
+    ) as url:
+        yield f"static+{url}"
+
+
+@contextmanager
+def nginx_cache(place: Path, gateway: str) -> Iterator[str]:
+    """Cache a gateway by nginx with the configuration in deploy/, and its files in a folder. Yields its address."""
+    text = (DEPLOY / "nginx" / "gateways.conf").read_text("utf-8")
+    text, servers = re.subn(r"server 127\.0\.0\.1:\d+ ", f"server {gateway.removeprefix('http://')} ", text)
+    assert (servers, text.count("listen 80;"), text.count("/var/cache/nginx/coregw")) == (3, 1, 1)
+    text = text.replace("/var/cache/nginx/coregw", str(place / "cache"))
+    with running_nginx(place, lambda port: text.replace("listen 80;", f"listen 127.0.0.1:{port};")) as url:
+        yield url
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gateway": {
         "",
         "_core",
-        "client",
         "counters",
         "engine",
         "errors",
@@ -64,8 +63,6 @@ MAY_IMPORT: dict[str, set[str]] = {
         "messages",
         "store",
         "upkeep",
-        "undecodable",
-        "waiting",
     },
     "plants": {"_core", "errors", "extras", "gateway", "store"},
     "client": {
@@ -98,7 +95,7 @@ MAX_LINES_OF_MODULE = 700
 MAX_MODULES_IN_FOLDER = 40
 
 # These three may only shrink: remove what no longer needs an exception, and lower the number.
-MAX_MODULES = 429
+MAX_MODULES = 419
 CODE_IN_INIT = {
     "cli",
     "engine",

@@ -10,11 +10,7 @@ import pytest
 
 from coregw.engine.publications.records import decode_record
 from coregw.errors import InvalidInput, StoreDamaged, Unavailable
-from coregw.gateway.edge.lasting import LastingNames
-from coregw.store import Table
-from coregw.store.memory import MemoryStore
 from coregw.store.rocksdb import MARKER, open_store
-from coregw.store.tiered import NAME
 from coregw.trust.document import decode_document
 from coregw.upkeep.backup import Repository
 from coregw.upkeep.backup.manifest import decode_manifest
@@ -26,11 +22,6 @@ JSON = [
     b"{",
 ]
 MSGPACK = [b"\x81\xa5scope\xa1\xff", b"\x81\xa1x" + b"\x91" * 5000, b"", b"\x90"]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.mark.parametrize("content", JSON)
@@ -54,12 +45,3 @@ def test_json_that_does_not_decode(content: bytes, tmp_path: Path) -> None:
 def test_rows_that_do_not_decode(row: bytes) -> None:
     with pytest.raises(StoreDamaged, match="the row of a published record is malformed"):
         decode_record(row)
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("row", JSON)
-async def test_what_an_edge_cannot_read_of_a_name_is_unknown(row: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coregw.gateway.edge.lasting._SLOT_BYTES", 0)
-    store = MemoryStore()
-    await store.put({Table.RECORDS: [(NAME, row)]})
-    assert await LastingNames(store, "http://a").find("s", "n") is None

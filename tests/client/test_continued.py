@@ -126,7 +126,7 @@ def test_contents_are_continued(honest: Callable[[int | None], Answer]) -> None:
 
 @pytest.mark.anyio
 async def test_objects_of_an_upstream_are_continued() -> None:
-    """Edges, `coregw heal` and static trees read payloads so."""
+    """Clients of static trees, exports and mirrors read payloads so."""
     with Cutting(served()).running() as cutting:
         upstream = HttpUpstream(Address.parse(cutting.url), QUICK)
         files: list[io.BytesIO] = []

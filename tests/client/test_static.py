@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import anyio
 import httpx2
 import pytest
 
+import serving
 import static_counts
 from coregw import Cid, payload_cid
 from coregw._core import page_links
@@ -29,7 +32,17 @@ from coregw.errors import (
 )
 from coregw.store.origin import page_path, payload_path, root_path
 from gateways import Reply, lying_gateway
-from static_trees import SETTINGS, Sample, Trees, needs_nginx, nginx_server, python_server, replaced
+from static_trees import (
+    SETTINGS,
+    Sample,
+    Trees,
+    needs_nginx,
+    nginx_cache,
+    nginx_server,
+    python_server,
+    replaced,
+    sample,
+)
 
 SERVERS = [python_server, pytest.param(nginx_server, marks=needs_nginx)]
 
@@ -264,6 +277,24 @@ def test_changed_objects_are_named_and_not_used(trees: Trees) -> None:
                     assert operation(client)  # nothing of it was kept
 
 
+@pytest.mark.parametrize("claimed", [7, 1_200_000])
+def test_a_wrong_size_of_a_payload_ends_a_car(trees: Trees, tmp_path: Path, claimed: int) -> None:
+    """Sizes are what the server says; a CAR has them before the bytes."""
+    path = payload_path(Cid(trees.sample.large).multihash)
+
+    def claim(reply: Reply) -> Reply:
+        is_lie = (reply.method, reply.path) == ("HEAD", path)
+        return replace(reply, headers={"content-length": str(claimed)}) if is_lie else reply
+
+    with Client(trees.gateway, SETTINGS) as client:
+        root = client.create_root({"large": trees.sample.large})
+    settings = replace(SETTINGS, attempts=1)
+    with lying_gateway(claim, trees.gateway) as url, Client(f"static+{url}", settings) as client:
+        with pytest.raises(StoreDamaged):
+            client.export_car(root, tmp_path / "a.car", payloads=True)
+        assert not (tmp_path / "a.car").exists()
+
+
 def test_a_missing_page_is_named(trees: Trees) -> None:
     s = trees.sample
     digest = Cid(s.root).digest
@@ -309,6 +340,86 @@ def test_nginx_serves_the_explorer(tmp_path: Path) -> None:
             expected = EXPLORER_TYPES["/index.html" if path == "/" else path]
             assert page.headers["content-type"].partition(";")[0] == expected.partition(";")[0]
             assert page.headers["cache-control"] == "no-cache"
+
+
+# --- a cache of a gateway ---------------------------------------------------------------------------------------------
+
+
+@needs_nginx
+def test_readers_of_a_cache_need_no_gateway(tmp_path: Path) -> None:
+    """What one reader has read through the cache, absences included, another gets and verifies without the gateway."""
+    (source := tmp_path / "source").mkdir()
+    with serving.process(tmp_path / "data") as gateway, nginx_cache(tmp_path / "nginx", gateway.url) as plain:
+        with Client(gateway.url, SETTINGS) as client:
+            s = sample(client, source)
+            unread = client.put_payload(b"never read before")
+            empty = client.put_payload(b"")
+        url = f"static+{plain}"
+
+        def read(dest: Path) -> list[object]:
+            with Client(url, SETTINGS) as reader:
+                return [
+                    reader.get(s.changed_folder, dest),
+                    reader.diff_tree(s.changed_folder, dest).differences,
+                    reader.resolve(s.root, "nested/b/7"),
+                    reader.prove_key(s.root, "none"),
+                    list(reader.entries(s.blake3)),
+                    reader.get_payload(s.large),
+                    reader.get_payload(empty),
+                ]
+
+        first = read(tmp_path / "first")
+        assert first[1:4:2] == [[], None]
+        assert gateway.end(signal.SIGKILL) == -signal.SIGKILL
+        assert read(tmp_path / "second") == first
+        with Client(url, SETTINGS) as reader, pytest.raises(Unavailable):
+            reader.get_payload(unread)
+
+
+@needs_nginx
+def test_a_cache_answers_as_the_gateway_and_keeps_what_is_immutable(tmp_path: Path) -> None:
+    data, later = bytes(range(256)) * 10_000, b"stored later"
+    with serving.process(tmp_path / "data") as gateway, nginx_cache(tmp_path / "nginx", gateway.url) as url:
+        with Client(gateway.url, SETTINGS) as client:
+            large, empty = client.put_payload(data), client.put_payload(b"")
+            root = client.create_root({"a": large})
+        kept: list[tuple[str, dict[str, str], int]] = [
+            (f"/v1/cas/{large}", {"range": "bytes=5-9"}, 206),  # the first request of it
+            (f"/v1/cas/{large}", {}, 200),
+            (f"/v1/cas/{large}", {"range": "bytes=0-1,5-9"}, 200),
+            (f"/v1/cas/{large}", {"range": f"bytes={len(data)}-"}, 416),
+            (f"/v1/cas/{large}", {"if-none-match": f'"{large}"'}, 304),
+            (f"/v1/cas/{empty}", {}, 200),
+            (f"/ipfs/{large}?format=raw", {}, 200),
+            (f"/v1/roots/{root}", {}, 200),
+            (f"/v1/resolve/{root}?path=a", {}, 200),
+            (f"/v1/map-proof/{root}?path=none", {}, 200),
+            (f"/v1/scan/{root}", {}, 200),
+            (f"/v1/read/{root}?path=none", {}, 404),  # proven
+        ]
+        lost = [f"/v1/resolve/{root}?path=none", f"/v1/cas/{payload_cid(later)}", f"/v1/roots/{root}/car"]
+
+        def ask(base: str, path: str, headers: dict[str, str]) -> tuple[object, ...]:
+            answer = httpx2.get(base + path, headers=headers)
+            names = ("etag", "cache-control", "content-type", "content-range", "vary")
+            return answer.status_code, answer.content, [answer.headers.get(name) for name in names]
+
+        expected = [ask(gateway.url, path, headers) for path, headers, _ in kept]
+        assert [status for status, *_ in expected] == [status for *_, status in kept]
+        for (path, headers, status), wanted in zip(kept, expected, strict=True):
+            if status == 416:  # nginx has a page of its own
+                assert ask(url, path, headers)[0] == 416
+            else:
+                assert ask(url, path, headers) == wanted, path
+        assert [httpx2.get(url + path).status_code for path in lost] == [404, 404, 200]
+        assert httpx2.post(f"{url}/v1/cas", content=later).status_code == 201
+        assert httpx2.get(url + lost[1]).content == later  # its absence was not kept
+        assert httpx2.post(f"{url}/v1/cas/has", json={"profile": "cas.has-batch/v0alpha1", "cids": [large]}).is_success
+        gateway.end(signal.SIGKILL)
+        for path, headers, status in kept:
+            answer = httpx2.get(url + path, headers=headers)
+            assert (answer.status_code, answer.headers["x-cache-status"].partition(",")[0]) == (status, "HIT"), path
+        assert [httpx2.get(url + path).status_code for path in lost] == [502, 200, 502]
 
 
 # --- what it costs ----------------------------------------------------------------------------------------------------

@@ -129,6 +129,16 @@ PAGES: dict[str, Page] = {
         before="mkdir -p srv backups\n" + _GATEWAY,
         replaced={"/srv/": "{folder}/srv/", "/backups/": "{folder}/backups/"},
     ),
+    "docs/how-to/cache.md": Page(
+        before="mkdir srv\n",
+        replaced={
+            "/srv/": "{folder}/srv/",
+            "8000": "{b}",
+            "    deploy/": f"    {TOP}/deploy/",
+            "pid nginx.pid;": "pid nginx.pid; user root;",  # if root runs this, nobody else may enter the folder
+        },
+        program="nginx",
+    ),
     "docs/how-to/nginx.md": Page(
         replaced={
             "/srv/": "{folder}/srv/",
@@ -152,7 +162,7 @@ PAGES: dict[str, Page] = {
     ),
     "docs/how-to/scale.md": Page(
         before="mkdir srv\n" + _GATEWAY,
-        replaced={"/srv/": "{folder}/srv/", "8000": "{b}", "8081": "{c}"},
+        replaced={"/srv/": "{folder}/srv/", "8000": "{b}"},
         skipped={"createuser coregw && createdb --owner=coregw coregw": _DATABASE},
     ),
     "docs/how-to/verify.md": Page(

@@ -10,14 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from coregw.engine.objects.checks import ObjectChecks
 from coregw.store import CHUNK_BYTES
-from coregw.store.origin import OriginStore
 from coregw.store.rocksdb import RocksStore
-from coregw.store.tiered import open_tiered
 from store.payloads import multihash_of, random_bytes, upload
 from store.rocksdb_support import run_until_dead
-from store.test_tiered import Upstream
 from store.worker_support import worker_of
 
 pytestmark = pytest.mark.anyio
@@ -72,9 +68,8 @@ async def test_a_read_keeps_nothing_that_it_has_yielded(rocks: RocksStore) -> No
     await upload(rocks, data)
     await rocks.flush()
     own = object()  # to which only this function refers
-    edge = await open_tiered(rocks, OriginStore(Upstream(), ObjectChecks()), 100 << 20)
     async with worker_of(rocks) as worker:
-        for store in (rocks, worker, edge):
+        for store in (rocks, worker):
             chunks = store.read_payload(multihash_of(data), 5)
             for _ in range(3):
                 chunk = await anext(chunks)
@@ -82,7 +77,6 @@ async def test_a_read_keeps_nothing_that_it_has_yielded(rocks: RocksStore) -> No
                     while sys.getrefcount(chunk) > sys.getrefcount(own):
                         await asyncio.sleep(0.001)
                 del chunk
-    await edge.close()
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from Linux's /proc")

@@ -45,7 +45,7 @@ SECRETS: Final = frozenset(
 )
 """The options that are for one gateway, and would tell another one who asks. A ``netrc`` names its hosts."""
 
-SIDES: Final = ("from", "to", "upstream")
+SIDES: Final = ("from", "to")
 """The sides of what runs between two gateways. Each has variables of its own, and gets no secrets of the other."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from pathlib import Path
 from typing import IO, Final, Self
 
 __all__ = ["SpooledBody"]
@@ -16,15 +15,13 @@ class SpooledBody:
 
     Args:
         max_memory: A body of more bytes is in a file, which has no name.
-        folder: The folder of that file; None is the system's for temporary files.
     """
 
-    def __init__(self, max_memory: int, folder: Path | None = None) -> None:
+    def __init__(self, max_memory: int) -> None:
         from tempfile import SpooledTemporaryFile  # noqa: PLC0415 - loading it takes longer than a short command
 
-        where = None if folder is None else str(folder)
         # Closed with this object.
-        self._file: IO[bytes] = SpooledTemporaryFile(max_size=max_memory, dir=where, prefix="coregw-")  # noqa: SIM115
+        self._file: IO[bytes] = SpooledTemporaryFile(max_size=max_memory, prefix="coregw-")  # noqa: SIM115
 
     def __enter__(self) -> Self:
         return self

@@ -142,5 +142,5 @@ def _left(payload: HeldPayload, left: int, chunk: bytes) -> int:
 
 
 def _other_size(payload: HeldPayload) -> StoreDamaged:
-    """Return the exception for a size that the upstream of an edge has made up."""
+    """Return the exception for a size that another store has made up (`coregw.store.origin`)."""
     return StoreDamaged(f"the payload {payload.cid.text} does not have the {payload.size:,} bytes that it should have")

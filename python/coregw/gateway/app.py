@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from litestar import Litestar
@@ -37,7 +36,7 @@ from coregw.gateway.routes import (
 )
 from coregw.gateway.routes.admin import admin_router
 from coregw.gateway.settings import Settings
-from coregw.gateway.stores import open_gateway_store
+from coregw.gateway.stores import open_settings_store
 from coregw.gateway.tokens import AccessToken
 from coregw.store import Store
 
@@ -74,17 +73,12 @@ async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
     """Open an engine over `store`, or over the one that the settings name.
 
     Raises:
-        InvalidInput, Unavailable, StoreDamaged: As `coregw.gateway.stores.open_gateway_store`.
+        InvalidInput, Unavailable, StoreDamaged: As `coregw.gateway.stores.open_settings_store`.
     """
     if store is None:
-        store = await open_gateway_store(settings)
+        store = await open_settings_store(settings)
     spool = settings.data if settings.data.is_dir() else None  # a store in memory has no directory
-    new_engine: Callable[..., Engine] = Engine
-    if settings.is_edge:
-        from coregw.gateway.edge.opening import edge_engine  # noqa: PLC0415 - needs an extra of its own
-
-        new_engine = partial(edge_engine, settings, spool)
-    return new_engine(
+    return Engine(
         store,
         cache_bytes=settings.cache_bytes,
         budget=settings.node_budget,

@@ -99,9 +99,7 @@ async def _work(settings: Settings, number: int, owner: socket.socket) -> None:
     orphaned = asyncio.Event()
     async with AsyncExitStack() as stack:
         store: Store
-        if settings.is_edge:
-            store = owner_link = await RemoteStore.connect(owner, None, orphaned.set)
-        elif settings.is_shared:
+        if settings.is_shared:
             owner_link = await stack.enter_async_context(await RemoteStore.connect(owner, None, orphaned.set))
             store = await open_settings_store(settings)
         else:

@@ -48,7 +48,6 @@ _WORDS: Final = {
     "log_level": _LEVELS,
     "log_format": ("text", "json"),
     "tracing": ("none", "otlp"),
-    "upstream_writes": ("refuse", "pass"),
 }
 """The settings that are one of several words."""
 
@@ -84,14 +83,6 @@ class Settings:
     )
     store_connections: int = _setting(4, "Connections of each process to the database.", least=2, most=100)
     store_unsafe: str = _setting("none", "Risks of losing data that the database may have: a list, or none.")
-    upstream: str = field(
-        default="none",
-        metadata=_about("Serve as an edge of this gateway, or static+URL of a static tree; the store is its cache."),
-        repr=False,
-    )
-    upstream_bytes: int = _setting(10 * 1024 * MIB, "Data that an edge keeps of its upstream.", least=MIB)
-    upstream_writes: str = _setting("refuse", "What an edge does with writes: refuse them, or pass them on.")
-    upstream_name_seconds: float = _setting(5.0, "How long an edge keeps a published name before it asks again.")
     host: str = _setting("127.0.0.1", "Address to listen on.")
     port: int = _setting(8080, "Port to listen on; 0 picks a free one.", most=65535)
     allow_origin: str = _setting("none", "Origin of the web pages that may send requests: one, `*` for any, or none.")
@@ -183,10 +174,6 @@ class Settings:
         """Raise `InvalidInput` if it names no kind of store, or a bucket has none. Addresses may hold passwords."""
         if self.store != _EMBEDDED and not self.store.startswith(_DATABASES):
             raise InvalidInput("setting store is neither rocksdb nor an address that begins with postgresql://")
-        if self.is_edge and self.is_shared:
-            raise InvalidInput("setting upstream needs a RocksDB store: the cache of an edge")
-        if self.upstream_writes == "pass" and (not self.is_edge or self.upstream.startswith("static+")):
-            raise InvalidInput("setting upstream_writes is pass, which needs a gateway as upstream")
         if self.bucket != "none" and not self.bucket.startswith("s3://"):
             raise InvalidInput("setting bucket is neither none nor an address that begins with s3://")
         if self.bucket != "none" and not self.is_shared:
@@ -202,11 +189,6 @@ class Settings:
     def is_shared(self) -> bool:
         """Whether the store is in a database, so that several gateways may share it."""
         return self.store != _EMBEDDED
-
-    @property
-    def is_edge(self) -> bool:
-        """Whether the gateway reads through from an upstream; its store is a cache then."""
-        return self.upstream != "none"
 
     @property
     def management_host_and_port(self) -> tuple[str, int] | None:

@@ -2,62 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from coregw.engine.objects.checks import ObjectChecks
 from coregw.errors import InvalidInput, Unavailable
 from coregw.gateway.settings import Settings
-from coregw.store import Store
 from coregw.store.addresses import masked
 from coregw.store.collection import CollectableStore
-from coregw.store.origin import OriginStore
 from coregw.store.rocksdb import RocksStore, open_store
-from coregw.store.tiered import TieredStore, open_tiered
 
-__all__ = [
-    "location_of",
-    "open_edge",
-    "open_embedded",
-    "open_gateway_store",
-    "open_settings_store",
-    "open_shared",
-    "shared_variables",
-]
-
-
-_ORDER_FILE: Final = "edge-order"
-"""The file in the data directory in which an edge remembers what it used last."""
-
-
-async def open_gateway_store(settings: Settings, processes: int = 1) -> Store:
-    """Open what a gateway serves: its store, or that of an edge. Arguments and exceptions as `open_settings_store`."""
-    return await (open_edge(settings) if settings.is_edge else open_settings_store(settings, processes))
-
-
-async def open_edge(settings: Settings) -> TieredStore:
-    """Open the store of an edge: the RocksDB store in the data directory as a cache of the upstream.
-
-    Raises:
-        InvalidInput: Also if the upstream is not an address, or a variable of its connections is malformed.
-    """
-    from coregw.client import ClientSettings, ConnectionOptions  # noqa: PLC0415 - needs an extra of its own
-    from coregw.client.static.upstream import HttpUpstream  # noqa: PLC0415
-    from coregw.client.transport.address import Address  # noqa: PLC0415
-
-    try:
-        address = Address.parse(settings.upstream)
-    except InvalidInput as error:
-        raise InvalidInput(f"setting upstream: {error.message}") from None
-    connection = ConnectionOptions.from_environment(side="upstream")
-    local = await open_embedded(settings)
-    # Its own client waits while an edge waits for its upstream.
-    upstream = HttpUpstream(
-        address,
-        ClientSettings(connect_seconds=2.0, idle_seconds=10.0, answer_seconds=60.0, attempts=2, retry_seconds=5.0),
-        connection,
-    )
-    order = settings.data / _ORDER_FILE
-    return await open_tiered(local, OriginStore(upstream, ObjectChecks()), settings.upstream_bytes, order)
+__all__ = ["location_of", "open_embedded", "open_settings_store", "open_shared", "shared_variables"]
 
 
 async def open_settings_store(settings: Settings, processes: int = 1) -> CollectableStore:

@@ -3,8 +3,7 @@
 Each worker is a program of its own (`coregw.gateway.server.run_worker`) with one end of a socket pair: it asks this
 process for what it cannot read from the SST files (`coregw.store.workers`), and ends when this process does. All listen
 on one port, over which the kernel distributes connections (decision 0090). A store in a database has no owner: each
-worker opens it itself, and tells this process no more than its metrics. The workers of an edge read everything from
-this process, which knows what was used, and requests what is missing once for all of them.
+worker opens it itself, and tells this process no more than its metrics.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from coregw.gateway.management import serve_management
 from coregw.gateway.metrics.gathering import WorkerReports
 from coregw.gateway.routes.admin import TOKEN_VARIABLE
 from coregw.gateway.settings import MIB, Settings
-from coregw.gateway.stores import open_gateway_store
+from coregw.gateway.stores import open_settings_store
 from coregw.gateway.tokens import AccessToken
 from coregw.store import Store
 from coregw.store.rocksdb import RocksStore
@@ -117,7 +116,7 @@ async def _run(
 ) -> None:
     with reserve(settings) as address:
         own = worker_settings(replace(settings, port=address.getsockname()[1]))
-        store = await open_gateway_store(
+        store = await open_settings_store(
             replace(settings, store_cache_bytes=own.store_cache_bytes), settings.workers + 1
         )
         engine = await open_engine(replace(own, cache_bytes=_ENGINE_CACHE_BYTES, worker_threads=1), store)

@@ -160,7 +160,6 @@ def _run(settings: Settings, worker: tuple[int, int] | None, *, as_json: bool) -
 
 
 @click.command("serve")
-@click.option("--upstream", metavar="URL", help="Serve as an edge of this gateway, or static+URL of a static tree.")
 @click.option("--data", type=LOCAL_PATH, help="Folder of the store; created if missing.")
 @click.option(
     "--config",
@@ -193,7 +192,6 @@ def _run(settings: Settings, worker: tuple[int, int] | None, *, as_json: bool) -
 )
 def command(
     worker: tuple[int, int] | None,
-    upstream: str | None,
     assignments: tuple[str, ...],
     as_json: bool,
     **options: Any,  # noqa: ANN401 - those of `_chosen_settings`
@@ -201,10 +199,7 @@ def command(
     """Run a gateway on a RocksDB store, and print its address.
 
     Settings come from a configuration file; COREGW_* environment variables override it, and options override both. On
-    SIGINT or SIGTERM, requests in flight finish, and the store is closed. With --upstream, the store is a bounded cache
-    of the upstream, and nothing can be written.
+    SIGINT or SIGTERM, requests in flight finish, and the store is closed.
     """
-    if upstream is not None:
-        assignments = (*assignments, f"upstream={upstream}")
     settings = _chosen_settings(**options, assignments=assignments, as_json=as_json)
     _run(settings, worker, as_json=as_json)

@@ -16,7 +16,7 @@ from coregw.errors import Conflict, InvalidInput, ProofError, RecordNotFound, To
 from coregw.messages.record import PublishedRecord, PublishedRecords, PublishRequest, RecordHistory
 from coregw.text import printable
 
-__all__ = ["check_name", "check_roots", "freeze", "history_of_scope", "publish", "publish_next", "published"]
+__all__ = ["check_name", "freeze", "history_of_scope", "publish", "publish_next", "published"]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _SCOPES: Final = "/admin/v1/scopes"
@@ -200,10 +200,3 @@ def check_name(scope: str, *names: str) -> None:
     for what, value in (("scope", scope), *(("name", name) for name in names)):
         if not _NAME.fullmatch(value) or value in (".", ".."):
             raise InvalidInput(f"{what} {value!r:.200}: expected 1 to 128 of A-Z a-z 0-9 . _ -, not . or ..")
-
-
-def check_roots(record: PublishedRecord) -> None:
-    """Raise `InvalidInput` if a root of a record is not a CID, which bounds the record's size, too."""
-    for root in (record.root, record.previous_root):
-        if root is not None:
-            Cid(root)

@@ -98,19 +98,6 @@ class HttpUpstream:
         call = Call("POST", "/v1/cas/car", max_bytes, f"get {len(cids):,} payloads", content=content)
         return (await self._exchange(call)).body
 
-    async def send(self, call: Call, *, is_repeatable: bool = True) -> Answer:
-        """Make a call that is not a read of an object, and return the answer.
-
-        Args:
-            call: The call.
-            is_repeatable: Whether it may be attempted again if it is not known to have been answered.
-
-        Raises:
-            CoregwError: As the upstream's error, with its code.
-            Unavailable: The upstream did not answer, or is unavailable.
-        """
-        return await self._exchange(call, is_repeatable=is_repeatable)
-
     async def aclose(self) -> None:
         """Close the connections. What is in progress is cancelled."""
         await self._transport.aclose()
@@ -121,14 +108,14 @@ class HttpUpstream:
         except NotFound:
             return None
 
-    async def _exchange(self, call: Call, *, is_repeatable: bool = True) -> Answer:
+    async def _exchange(self, call: Call) -> Answer:
         retries = self._transport.retries()
         while True:
             self.requests += 1
             try:
                 answer = await self._transport.exchange(call)
             except CoregwError as error:
-                wait = retries.wait_seconds(error, call.done) if is_repeatable else None
+                wait = retries.wait_seconds(error, call.done)
                 if wait is None:
                     raise
             else:

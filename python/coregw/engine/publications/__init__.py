@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from msgspec import UNSET, structs
 
@@ -40,7 +39,7 @@ from coregw.store import Store, Table
 from coregw.tlog.checkpoint import Checkpoint, encode_hashes
 from coregw.tlog.note import Note
 
-__all__ = ["FoundRecord", "Publications", "RecordTable"]
+__all__ = ["Publications", "RecordTable"]
 
 
 class RecordTable:
@@ -203,20 +202,6 @@ class RecordTable:
                 return record
 
 
-class FoundRecord(NamedTuple):
-    """A published record as it was found.
-
-    Attributes:
-        record: The newest revision that is known.
-        age: For a copy of what another gateway said: how many seconds ago that was. None for the record itself.
-        lifetime: For how many seconds such a copy is fresh. An older one is all that is known at the moment.
-    """
-
-    record: PublishedRecord
-    age: float | None = None
-    lifetime: float = 0.0
-
-
 class Publications:
     """The published records of one store as clients see them, ``engine.publications``."""
 
@@ -266,10 +251,6 @@ class Publications:
             InvalidInput: A malformed scope or name.
         """
         return _published(existing(await self._records.get(scope, name), scope, name))
-
-    async def find(self, scope: str, name: str) -> FoundRecord:
-        """Return the newest revision of a record that is known, and how old that knowledge is. Raises as `get`."""
-        return FoundRecord(await self.get(scope, name))
 
     async def in_scope(self, scope: str, after: str | None, limit: int) -> tuple[list[PublishedRecord], bool]:
         """List at most `limit` records of a scope whose names are greater than `after`; and whether more follow."""

@@ -100,13 +100,6 @@ FAMILIES: Final[Mapping[str, MetricFamily]] = MappingProxyType(
         "coregw_database_retries_total": _counter("Calls of the managing process that were repeated."),
         "coregw_database_oldest_write_seconds": _gauge("Time that the oldest write in progress has taken."),
         "coregw_database_replica_pages_total": _counter("Pages that a standby returned to the managing process."),
-        "coregw_edge_hits_total": _counter("Pages, roots and payloads that an edge had."),
-        "coregw_edge_misses_total": _counter("Pages, roots and payloads that an edge requested of its upstream."),
-        "coregw_edge_evicted_total": _counter("Pages, roots and payloads that an edge removed for lack of room."),
-        "coregw_edge_bytes": _gauge("What an edge holds of its upstream."),
-        "coregw_edge_max_bytes": _gauge("Limit on what an edge holds of its upstream."),
-        "coregw_upstream_requests_total": _counter("Requests of an edge to its upstream."),
-        "coregw_upstream_received_bytes_total": _counter("Bytes of the bodies of an upstream's answers."),
         # --- the gateway as a whole -----------------------------------------------------------------------------------
         "coregw_ready": _gauge("1 if /readyz is 200, otherwise 0."),
         "coregw_operations": _gauge("Long operations of maintenance in progress.", "kind"),

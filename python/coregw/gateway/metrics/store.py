@@ -10,9 +10,8 @@ from coregw.store.rocksdb.figures import StoreFigures
 
 if TYPE_CHECKING:
     from coregw.store.postgres.space import PostgresFigures
-    from coregw.store.tiered import TierFigures
 
-__all__ = ["database_samples", "edge_samples", "store_samples"]
+__all__ = ["database_samples", "store_samples"]
 
 
 def store_samples(figures: StoreFigures) -> Iterator[Sample]:
@@ -48,14 +47,3 @@ def database_samples(figures: PostgresFigures) -> Iterator[Sample]:
     yield number("coregw_database_retries_total", figures.retries)
     yield number("coregw_database_oldest_write_seconds", figures.oldest_write_seconds)
     yield number("coregw_database_replica_pages_total", figures.replica_hits)
-
-
-def edge_samples(figures: TierFigures) -> Iterator[Sample]:
-    """Yield the samples of the store of an edge."""
-    yield number("coregw_edge_hits_total", figures.hits)
-    yield number("coregw_edge_misses_total", figures.misses)
-    yield number("coregw_edge_evicted_total", figures.evicted)
-    yield number("coregw_edge_bytes", figures.bytes)
-    yield number("coregw_edge_max_bytes", figures.max_bytes)
-    yield number("coregw_upstream_requests_total", figures.requests)
-    yield number("coregw_upstream_received_bytes_total", figures.received)

@@ -38,11 +38,7 @@ _ETAG: Final = "The revision, in quotes; that of a frozen record ends with `.fro
 _NEWEST: Final[Mapping[str, Any]] = {
     "summary": "The newest revision of a published root.",
     "codes": ("unauthorized", "record_not_found"),
-    "headers": {
-        "ETag": _ETAG,
-        "Age": "On an edge: how many seconds ago the upstream said so.",
-        "Cache-Status": "On an edge: `ttl` is how long that is fresh; a negative one says that it is stale.",
-    },
+    "headers": {"ETag": _ETAG},
 }
 _HISTORY: Final[Mapping[str, Any]] = {
     "summary": "Every revision of a published root, oldest first.",
@@ -150,8 +146,7 @@ def _required_revision(request: Request[Any, Any, Any]) -> int | None:
 async def get_record(request: Request[Any, Any, Any], scope_name: FromPath[str], name: FromPath[str]) -> Reply:
     """``GET`` and ``HEAD /admin/v1/scopes/{scope}/roots/{name}``."""
     query_parameters(request.scope)
-    found = await Gateway.of(request).engine.publications.find(scope_name, name)
-    return _record_reply(found.record, {} if found.age is None else _age_headers(found.age, found.lifetime))
+    return _record_reply(await Gateway.of(request).engine.publications.get(scope_name, name))
 
 
 @route(
@@ -248,16 +243,9 @@ async def sign(request: Request[Any, Any, Any], scope_name: FromPath[str], name:
     return _reply(await gateway.engine.publications.sign(scope_name, name, signed.checkpoint))
 
 
-def _age_headers(age: float, lifetime: float) -> dict[str, str]:
-    """Return what RFC 9111 and RFC 9211 say about an edge's copy of a record; a negative ttl is a stale one."""
-    left = int(lifetime - age) if age <= lifetime else -int(age - lifetime) - 1
-    detail = "" if left >= 0 else '; detail="the upstream is away"'
-    return {"Age": str(int(age)), "Cache-Status": f"coregw-edge; hit; ttl={left}{detail}"}
-
-
-def _record_reply(record: PublishedRecord, headers: Mapping[str, str] = {}) -> Reply:
+def _record_reply(record: PublishedRecord) -> Reply:
     """Return a response with one record, and its entity tag: freezing changes a record, but not its revision."""
-    return _reply(record, {"ETag": f'"{record.revision}{".frozen" if record.frozen else ""}"', **headers})
+    return _reply(record, {"ETag": f'"{record.revision}{".frozen" if record.frozen else ""}"'})
 
 
 def _reply(message: Struct, headers: Mapping[str, str] = {}) -> Reply:

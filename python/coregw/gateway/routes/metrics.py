@@ -18,9 +18,8 @@ from coregw.gateway.maintenance.context import Management
 from coregw.gateway.metrics.gathering import own_samples
 from coregw.gateway.metrics.maintenance import operation_samples
 from coregw.gateway.metrics.samples import Sample, Sums, expose, number
-from coregw.gateway.metrics.store import database_samples, edge_samples, store_samples
+from coregw.gateway.metrics.store import database_samples, store_samples
 from coregw.store.rocksdb import RocksStore
-from coregw.store.tiered import TieredStore
 
 if TYPE_CHECKING:
     from coregw.store.postgres import PostgresStore
@@ -57,7 +56,7 @@ async def _store_samples(management: Management) -> list[Sample]:
                 return list(store_samples(await store.figures()))
             if management.gateway.settings.is_shared:
                 return list(database_samples(await cast("PostgresStore", store).figures()))
-            return list(edge_samples(store.figures())) if isinstance(store, TieredStore) else []
+            return []
     except (CoregwError, TimeoutError):
         return []
 
