@@ -34,6 +34,11 @@ def block(name: bytes, data: bytes) -> bytes:
     return varint(len(name) + len(data)) + name + data
 
 
+def car_of_payloads(*datas: bytes) -> bytes:
+    """A CAR of raw payloads: its header names the empty identity payload, and so no root."""
+    return header(b"\x01\x55\x00\x00") + b"".join(block(cid(0x55, data), data) for data in datas)
+
+
 def frames(car: bytes) -> list[bytes]:
     """The header, then the blocks, each with its length before it."""
     found = []

@@ -16,7 +16,8 @@ from coregw.cli import cli
 from coregw.errors import ERROR_CODES
 from coregw.gateway.limits.machine import allowed_bytes, fit_defaults
 from coregw.gateway.settings import Settings
-from coregw.messages.batch import MAX_BATCH_BLOCKS, MAX_BATCH_BYTES, MAX_BATCH_PAGES, MAX_BATCH_PATHS
+from coregw.messages.batch import MAX_BATCH_BLOCKS, MAX_BATCH_PAGES, MAX_BATCH_PATHS
+from coregw.messages.car import MAX_WHOLE_CAR_BYTES
 from coregw.messages.prooflist import MAX_PROOF_KEYS
 
 TOP = Path(__file__).parent.parent
@@ -52,9 +53,9 @@ def test_gateway_page_has_the_limits_of_messages() -> None:
     limits = dict(
         re.findall(r"^\| ([^|`]*) \| ([^|]*) \|$", read("docs/gateway.md").split("## Limits")[1], re.MULTILINE)
     )
-    batch = f"{MAX_BATCH_BLOCKS:,} payloads and {MAX_BATCH_BYTES >> 20} MiB, or {MAX_BATCH_PATHS:,} paths"
-    assert limits["batch"] == batch
-    assert limits["payloads in one answer"] == f"{MAX_BATCH_BLOCKS:,}"
+    assert limits["paths of one batch"] == f"{MAX_BATCH_PATHS:,}"
+    assert limits["payloads in one answer, or looked up in JSON"] == f"{MAX_BATCH_BLOCKS:,}"
+    assert limits["CAR of declared length that is imported without a spool"] == f"{MAX_WHOLE_CAR_BYTES >> 20} MiB"
     assert limits["pages in one answer"] == f"{MAX_BATCH_PAGES:,}"
     assert limits["segments of a range read, keys of a map proof"] == f"{MAX_PROOF_KEYS:,}"
 

@@ -1337,24 +1337,20 @@ class ReadOutcome(NamedTuple):
     total_size: int | None
     """Of a range, the sum of all measures of the list; otherwise None."""
 
-def read_cas_batch(body: Buffer, max_payload: int) -> tuple[bool, list[tuple[str, bytes, bytes | None]]]:
-    """Read a body of ``POST /v1/cas/batch``.
-
-    Returns whether to store its payloads (otherwise: to look them up), and the payloads. Each is ``(cid, multihash,
-    data)``; `data` is None if it is only looked up. O(bytes), all of them hashed.
+def read_has_batch(body: Buffer) -> list[Cid]:
+    """Read a JSON body of ``POST /v1/cas/has``, and return the CIDs that it names. O(bytes).
 
     Args:
         body: The JSON text.
-        max_payload: Bound of one payload, in bytes.
 
     Raises:
-        InvalidInput: If the request is malformed. If a block or CID is invalid, the message names it, and `details` is
+        InvalidInput: If the request is malformed. If a CID is invalid, the message names it, and `details` is
             ``{"index": ...}``.
-        TooLarge: If there are more than 4,096 blocks or CIDs, more than 64 MiB of data, or a larger payload.
+        TooLarge: If there are more than 4,096 CIDs.
     """
 
 def read_cids(body: Buffer) -> list[bytes]:
-    """Read a body of ``POST /v1/cas/has``, and return the multihashes of its CIDs. O(bytes).
+    """Read a binary body of ``POST /v1/cas/has``, and return the multihashes of its CIDs. O(bytes).
 
     Args:
         body: Binary CIDs, one after the other.
@@ -1776,6 +1772,9 @@ class CarReader:
     @property
     def blocks(self) -> int:
         """Number of whole blocks so far."""
+    @property
+    def nodes(self) -> int:
+        """How many of them are tree nodes."""
     @property
     def bytes(self) -> int:
         """Bytes so far."""

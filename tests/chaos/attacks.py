@@ -79,7 +79,7 @@ async def slow_heads(_: asyncio.StreamReader, writer: asyncio.StreamWriter, __: 
 
 async def slow_bodies(_: asyncio.StreamReader, writer: asyncio.StreamWriter, __: Target, rng: random.Random) -> None:
     """An upload that announces much and arrives byte by byte."""
-    path = rng.choice(["/v1/cas", "/v1/roots", "/v1/cas/batch", "/v1/resolve", "/v1/car"])
+    path = rng.choice(["/v1/cas", "/v1/roots", "/v1/cas/has", "/v1/resolve", "/v1/car"])
     kind = "application/vnd.ipld.car" if path == "/v1/car" else "application/json"
     writer.write(_head("POST", path, rng.choice([1000, _MIB, 16 * _MIB]), kind))
     await _forever(writer, lambda: b" ", 0.2)
@@ -87,7 +87,7 @@ async def slow_bodies(_: asyncio.StreamReader, writer: asyncio.StreamWriter, __:
 
 async def stalled_bodies(_: asyncio.StreamReader, writer: asyncio.StreamWriter, __: Target, rng: random.Random) -> None:
     """A large body that stops half way."""
-    writer.write(_head("POST", rng.choice(["/v1/roots", "/v1/cas/batch"]), 16 * _MIB))
+    writer.write(_head("POST", rng.choice(["/v1/roots", "/v1/roots/x/mutations"]), 16 * _MIB))
     writer.write(b" " * (4 * _MIB))
     await writer.drain()
     await asyncio.sleep(3600)

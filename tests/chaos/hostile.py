@@ -43,7 +43,6 @@ _SETTINGS = {
     "buffered_bytes": 64 * _MIB,
     "roots_body_bytes": 16 * _MIB,
     "mutation_body_bytes": 16 * _MIB,
-    "batch_body_bytes": 16 * _MIB,
     "unsent_bytes": 32 * _MIB,
     "header_seconds": 2.0,
     "rate_grace_seconds": 1.0,

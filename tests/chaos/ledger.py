@@ -164,7 +164,7 @@ class _Check:
         for start in range(0, len(cids), _BATCH):
             asked = cids[start : start + _BATCH]
             body = {"profile": "cas.has-batch/v0alpha1", "cids": asked}
-            answer = self._http.post("/v1/cas/batch", json=body)
+            answer = self._http.post("/v1/cas/has", json=body)
             self._verdict.checked += len(asked)
             if answer.status_code != 200:
                 self._verdict.unreadable.append(f"has-batch: {answer.status_code} {answer.text[:200]}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import http.client
 import itertools
 import json
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import coregw
+from car_files import TYPE, car_of_payloads
 from chaos.ledger import AUTHORIZATION, SCOPE, Entry, Ledger, cid_of
 
 _SECONDS = 60
@@ -118,8 +118,7 @@ class Load:
         datas = [rng.randbytes(rng.randrange(10, 5000)) for _ in range(rng.randrange(2, 40))]
         with self._ledger.lock:
             entries = [self._ledger.payloads.setdefault(cid_of(data), Entry(len(data))) for data in datas]
-        blocks = [{"data": base64.b64encode(data).decode()} for data in datas]
-        if self._ask(connection, "/v1/cas/batch", {"profile": "cas.put-batch/v0alpha1", "blocks": blocks}) is not None:
+        if self._ask(connection, "/v1/car", car_of_payloads(*datas), TYPE) is not None:
             self._ledger.acknowledge(entries)
 
     def _root(self, rng: random.Random, connection: http.client.HTTPConnection) -> None:

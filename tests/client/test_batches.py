@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
 import coregw
+import serving
+from car_files import TYPE, car_of_payloads, frames
 from coregw.client import AsyncClient, Client, ClientSettings
-from coregw.errors import InvalidInput, ProofError, RootNotFound, TooLarge
+from coregw.errors import InvalidInput, ProofError, RootNotFound, StorageFull, TooLarge
+from coregw.messages.car import MAX_WHOLE_CAR_BYTES
+from coregw.store.memory import MemoryStore
 from gateways import Liar, Lie, Reply
 
 Results = list[dict[str, Any]]
@@ -53,19 +59,120 @@ def test_payloads_stored_in_batches_can_be_fetched_one_by_one(client: Client) ->
     assert client.put_payloads([]) == []
 
 
+def sent_cars(reply_of: Callable[..., Client], datas: list[bytes], settings: ClientSettings) -> list[tuple[str, int]]:
+    """Put payloads; the paths of the requests, each with the number of blocks of its CAR, 0 for another body."""
+    sent: list[tuple[str, int]] = []
+
+    def note(reply: Reply) -> Reply:
+        is_car = reply.path == "/v1/car"
+        assert len(reply.request) <= MAX_WHOLE_CAR_BYTES or not is_car
+        sent.append((reply.path.partition("?")[0], len(frames(reply.request)) - 1 if is_car else 0))
+        return reply
+
+    assert reply_of(note, settings).put_payloads(datas) == [coregw.payload_cid(data) for data in datas]
+    return sent
+
+
 def test_batches_are_split_by_bytes_and_by_count(liar: Liar) -> None:
-    recorder = Recorder()
     small = ClientSettings(batch_bytes=1000, backoff_seconds=0.001)
-    client = liar(recorder, small)
     datas = [os.urandom(size) for size in (400, 600, 1, 5000, 500, 500, 1)]
-    assert client.put_payloads(datas) == [coregw.payload_cid(data) for data in datas]
-    batch = "/v1/cas/batch"
-    kinds = [(path.partition("?")[0], count) for path, count in recorder.requests]
-    assert kinds == [(batch, 2), ("/v1/cas", 0), ("/v1/cas", 0), (batch, 2), ("/v1/cas", 0)]
-    recorder.requests.clear()
+    car, alone = "/v1/car", ("/v1/cas", 0)
+    assert sent_cars(liar, datas, small) == [(car, 2), alone, alone, (car, 2), alone]
     many = [number.to_bytes(2, "big") for number in range(5000)]
-    assert liar(recorder).put_payloads(many) == [coregw.payload_cid(data) for data in many]
-    assert recorder.requests == [(batch, 4096), (batch, 904)]
+    assert sent_cars(liar, many, ClientSettings()) == [(car, 4096), (car, 904)]
+
+
+@pytest.mark.parametrize("spare", [-1, 0, 1])
+def test_a_car_has_at_most_what_a_gateway_takes_in_memory(liar: Liar, spare: int) -> None:
+    datas = [os.urandom(5 << 20), os.urandom(5 << 20)]
+    head = 4 + 36  # the length of a block of 6 MiB, and its CID
+    datas.append(os.urandom(MAX_WHOLE_CAR_BYTES - spare - len(car_of_payloads(*datas)) - head))
+    assert len(car_of_payloads(*datas)) == MAX_WHOLE_CAR_BYTES - spare
+    expected = [("/v1/car", 2), ("/v1/cas", 0)] if spare < 0 else [("/v1/car", 3)]
+    for batch_bytes in (16 << 20, 64 << 20):
+        assert sent_cars(liar, datas, ClientSettings(batch_bytes=batch_bytes)) == expected
+
+
+def test_payloads_are_put_while_all_places_for_imports_are_taken() -> None:
+    with (
+        serving.thread(MemoryStore(), cars_at_once=1, proxies="none") as url,
+        serving.connect(url) as importing,
+        Client(url, ClientSettings(attempts=1)) as client,
+    ):
+        head = f"POST /v1/car HTTP/1.1\r\nHost: x\r\nContent-Type: {TYPE['content-type']}\r\n"
+        importing.sendall(f"{head}Expect: 100-continue\r\nContent-Length: {1 << 30}\r\n\r\n".encode())
+        assert importing.recv(100).startswith(b"HTTP/1.1 100 ")
+        spooled = httpx2.post(f"{url}/v1/car", content=iter([car_of_payloads(b"a")]), headers=TYPE)
+        assert (spooled.status_code, spooled.json()["error"]) == (503, "unavailable")
+        datas = [os.urandom(4096) for _ in range(5000)]
+        assert client.put_payloads(datas) == [coregw.payload_cid(data) for data in datas]
+
+
+def test_payloads_that_occur_twice_or_are_held_are_put_again(client: Client) -> None:
+    a, b, long = os.urandom(20), os.urandom(20), os.urandom(3 << 20)
+    for _ in range(2):
+        cids = client.put_payloads([a, b, long, a, b"", a, b""])
+        assert cids == [coregw.payload_cid(data) for data in (a, b, long, a, b"", a, b"")]
+    assert [client.get_payload(cid) for cid in cids[:5]] == [a, b, long, a, b""]
+
+
+def test_the_same_payloads_are_put_by_several_clients_at_once(gateway: str) -> None:
+    datas = [os.urandom(30) for _ in range(50)]
+
+    def put(number: int) -> list[str]:
+        with Client(gateway) as client:
+            return client.put_payloads(datas[number * 7 :] + datas[: number * 7])
+
+    with ThreadPoolExecutor(4) as pool:
+        assert {frozenset(cids) for cids in pool.map(put, range(4))} == {frozenset(map(coregw.payload_cid, datas))}
+
+
+def test_acknowledged_payloads_survive_sigkill(tmp_path: Path) -> None:
+    datas = [os.urandom(50) for _ in range(500)]
+    running = serving.start(tmp_path)
+    with Client(running.url) as client:
+        cids = client.put_payloads(datas)
+    running.popen.kill()
+    running.popen.communicate()
+    with serving.process(tmp_path) as running, Client(running.url) as client:
+        assert client.has_payloads(cids) == [True] * 500
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_a_payload_that_is_too_large_is_named_and_nothing_of_its_batch_is_stored(index: int) -> None:
+    datas = [b"a", b"b", b"c"]
+    datas[index] = bytes(11)
+    with serving.thread(MemoryStore(), payload_bytes=10) as url:
+        with (
+            Client(url) as client,
+            pytest.raises(TooLarge, match=f"put 3 payloads: .*block {index} .* 11 bytes; 10 is"),
+        ):
+            client.put_payloads(datas)
+        strict = ClientSettings(max_payload_bytes=10)
+        with (
+            Client(url, strict) as client,
+            pytest.raises(TooLarge, match=rf"datas\[{index}\]: 11 bytes; the limit is 10"),
+        ):
+            client.put_payloads(datas)
+        with Client(url) as client:
+            assert client.has_payloads(map(coregw.payload_cid, datas)) == [False] * 3
+
+
+def test_a_full_store_refuses_payloads() -> None:
+    with (
+        serving.thread(MemoryStore(max_bytes=100)) as url,
+        Client(url, ClientSettings(attempts=1)) as client,
+        pytest.raises(StorageFull),
+    ):
+        client.put_payloads([bytes([number]) * 30 for number in range(4)])
+
+
+@pytest.mark.parametrize("codec", ["no-such-codec", "", 0x303110, -1])
+def test_an_unknown_codec_is_refused_before_a_payload_is_taken(client: Client, codec: str | int) -> None:
+    datas = iter([b"a"])
+    with pytest.raises(InvalidInput):
+        client.put_payloads(datas, codec)
+    assert list(datas) == [b"a"]
 
 
 def test_presence_is_looked_up_in_batches(client: Client, liar: Liar) -> None:
@@ -92,11 +199,13 @@ def test_an_answer_without_one_bit_for_each_payload_is_refused(liar: Liar, bits:
         liar(lambda reply: reply.with_body(bits)).has_payloads(cids)
 
 
-def test_cid_that_does_not_match_the_bytes_is_refused(liar: Liar) -> None:
-    other = coregw.payload_cid(b"other")
-    lying = liar(changed(lambda results: results[1].update(cid=other)))
-    with pytest.raises(ProofError, match="computed here"):
-        lying.put_payloads([b"a", b"b"])
+def test_a_gateway_that_stored_something_else_is_refused(liar: Liar) -> None:
+    def lie(reply: Reply) -> Reply:
+        document = json.loads(reply.body)
+        return reply.with_body(json.dumps(document | {"bytes": document["bytes"] - 1}).encode())
+
+    with pytest.raises(ProofError, match="put 2 payloads: the gateway imported something other than this CAR"):
+        liar(lie).put_payloads([b"a", b"b"])
 
 
 @pytest.mark.parametrize(
@@ -107,8 +216,6 @@ def test_cid_that_does_not_match_the_bytes_is_refused(liar: Liar) -> None:
 def test_too_few_or_too_many_results_are_refused(liar: Liar, client: Client, lie: Callable[[Results], object]) -> None:
     root = nested(client)
     lying = liar(changed(lie))
-    with pytest.raises(ProofError, match="requested"):
-        lying.put_payloads([b"a", b"b"])
     with pytest.raises(ProofError, match="requested"):
         lying.resolve_many(root, ["inner/a", "inner/b"])
 

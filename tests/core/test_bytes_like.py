@@ -166,7 +166,7 @@ CALLS: dict[str, Callable[[As], object]] = {
     "verify_diff": lambda b: _core.verify_diff(M.root, M.root, b(b"{}")),
     "root_block": lambda b: _core.root_block(M.root, b(b"no page")),
     "page_links": lambda b: _core.page_links([(b(bytes(32)), b(b"no page"))]),
-    "read_cas_batch": lambda b: _core.read_cas_batch(b(b'{"cids":["%b"]}' % HELLO.encode()), 10),
+    "read_has_batch": lambda b: _core.read_has_batch(b(b'{"cids":["%b"]}' % HELLO.encode())),
     "read_cids": lambda b: _core.read_cids(b(bytes(Cid(HELLO)))),
     "read_varint": lambda b: _core.read_varint(b(bytes([7, 0xAC, 2])), 1),
     "read_get_batch": lambda b: _core.read_get_batch(b(b'{"cids":["%b"]}' % HELLO.encode())),

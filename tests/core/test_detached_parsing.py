@@ -11,6 +11,7 @@ import pytest
 
 import coregw
 from coregw import _core
+from coregw.errors import InvalidInput
 
 ROOT = coregw.Map({}).root
 CACHE = _core.PageCache(1 << 20)
@@ -23,7 +24,7 @@ def body(message: object) -> bytes:
 
 
 PATHS = body({"root": ROOT, "paths": [["a"] * 2048] * 1000})
-BLOCKS = body({"profile": "cas.put-batch/v0alpha1", "blocks": [{"data": "AAAA" * (2 << 20)}]})
+CIDS = body({"profile": "cas.has-batch/v0alpha1", "cids": [LONG]})
 ENVELOPE = body({"request": {"a": LONG}, "result": {"a": LONG}})
 NEW_ROOT = body({"arcs": ARCS})
 CHANGES = [{"path": path, "after": {"target": target}} for path, target in ARCS.items()]
@@ -35,7 +36,7 @@ MEMBERS = body(ARCS)
     "parse",
     [
         pytest.param(lambda: _core.Operation.resolve_batch(CACHE, PATHS, 1 << 20), id="a batch of resolves"),
-        pytest.param(lambda: _core.read_cas_batch(BLOCKS, 64 << 20), id="a batch of payloads"),
+        pytest.param(lambda: refused(_core.read_has_batch, CIDS), id="CIDs"),
         pytest.param(lambda: _core.split_envelope(ENVELOPE), id="an envelope"),
         pytest.param(lambda: _core.Operation.create_root(CACHE, NEW_ROOT), id="arcs"),
         pytest.param(lambda: _core.Operation.mutate(CACHE, ROOT, MUTATION), id="changes"),
@@ -46,6 +47,11 @@ def test_other_threads_run_while_a_long_body_is_parsed(parse: Callable[[], objec
     # Whether the other thread is scheduled before the parser ends is up to the machine, so that one attempt proves
     # nothing on a busy one. A parser that holds the GIL fails every attempt.
     assert any(runs_beside(parse) for _ in range(200))
+
+
+def refused(parse: Callable[[bytes], object], body: bytes) -> None:
+    with pytest.raises(InvalidInput):
+        parse(body)
 
 
 def runs_beside(parse: Callable[[], object]) -> bool:

@@ -103,7 +103,7 @@ async def test_a_batch_reports_identity_payloads_as_present(engine: Engine) -> N
     absent, identity = coregw.payload_cid(b"absent"), coregw.payload_cid(b"hello", hash="identity")
     cids = [identity, absent, identity, coregw.payload_cid(b"", hash="identity")]
     request = {"profile": "cas.has-batch/v0alpha1", "cids": cids}
-    results = json.loads(await engine.payloads.batch(json.dumps(request).encode(), 1 << 20))["results"]
+    results = json.loads(await engine.payloads.batch_held(json.dumps(request).encode()))["results"]
     assert results == [
         {"cid": cid, "present": is_present} for cid, is_present in zip(cids, [True, False, True, True], strict=True)
     ]

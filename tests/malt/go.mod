@@ -5,10 +5,10 @@ go 1.25.7
 require (
 	github.com/dewebprotocol/malt v0.0.7-0.20260723022756-6c27d58b07d0
 	github.com/dewebprotocol/malt-client v0.0.0
-	github.com/ipfs/go-cid v0.6.2
 )
 
 require (
+	github.com/ipfs/go-cid v0.6.2 // indirect
 	github.com/klauspost/cpuid/v2 v2.3.0 // indirect
 	github.com/minio/sha256-simd v1.0.1 // indirect
 	github.com/mr-tron/base58 v1.3.0 // indirect

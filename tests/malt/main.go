@@ -10,7 +10,6 @@ import (
 
 	"github.com/dewebprotocol/malt-client/transport"
 	"github.com/dewebprotocol/malt/protocol"
-	"github.com/ipfs/go-cid"
 )
 
 const empty = "bafkqaaa"
@@ -36,14 +35,6 @@ func main() {
 
 	leaf, err := client.Put(ctx, []byte("a payload"))
 	check(err, "put")
-	stored, err := client.PutBatch(ctx, []transport.Block{{Data: []byte("another")}, {Data: []byte("a payload")}})
-	check(err, "put batch")
-	require(stored[1].CID.Equals(leaf), "put batch: another CID")
-	absent, err := leaf.Prefix().Sum([]byte("absent"))
-	check(err, "CID")
-	held, err := client.HasBatch(ctx, []cid.Cid{leaf, absent})
-	check(err, "has batch")
-	require(held[0] && !held[1], "has batch: wrong answer")
 	data, err := client.GetRawForLocalCIDVerification(ctx, leaf)
 	check(err, "get")
 	require(string(data) == "a payload", "get: other bytes")

@@ -1,4 +1,4 @@
-"""MALT's own client uses a gateway: the transport of malt-client, unchanged.
+"""MALT's own client uses a gateway: the transport of malt-client, unchanged, but for its batches of payloads.
 
 `make test-malt` runs it where the sources are in target/; without them, it is skipped. The shapes of its requests
 are tested in `tests/gateway/routes/test_queries_by_get.py` everywhere.

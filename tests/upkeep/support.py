@@ -64,10 +64,7 @@ class Site:
 
     async def has(self, cid: str) -> bool:
         """Ask whether a payload is held, as a client does that wants to skip its upload."""
-        answer = await self.engine.payloads.batch(
-            json.dumps({"profile": "cas.has-batch/v0alpha1", "cids": [cid]}).encode(), 1 << 20
-        )
-        return bool(json.loads(answer)["results"][0]["present"])
+        return await self.engine.payloads.held(bytes(Cid(cid))) == b"\1"
 
     async def is_stored(self, cid: str) -> bool:
         """Whether a payload is stored; does not renew it."""

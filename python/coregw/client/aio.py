@@ -70,7 +70,7 @@ class AsyncClient(AsyncDriver):
 
     async def put_payloads(self, datas: Iterable[Buffer], codec: str | int = "raw") -> list[str]:
         """Store payloads in batches and return their CIDs; see `operations.batch.put_payloads`."""
-        return await self._run(operations.batch.put_payloads(self.settings, datas, codec))
+        return await self._run(operations.batch.put_payloads(self.settings, datas, codec, self._parts))
 
     async def has_payloads(self, cids: Iterable[CidLike]) -> list[bool]:
         """Return whether the gateway says that it holds each payload; see `operations.batch.has_payloads`."""

@@ -67,7 +67,7 @@ class Client(BlockingDriver):
 
     def put_payloads(self, datas: Iterable[Buffer], codec: str | int = "raw") -> list[str]:
         """Store payloads in batches and return their CIDs; see `operations.batch.put_payloads`."""
-        return self._run(operations.batch.put_payloads(self.settings, datas, codec))
+        return self._run(operations.batch.put_payloads(self.settings, datas, codec, self._parts))
 
     def has_payloads(self, cids: Iterable[CidLike]) -> list[bool]:
         """Return whether the gateway says that it holds each payload; see `operations.batch.has_payloads`."""

@@ -115,7 +115,7 @@ class Engine:
             budget: Tree nodes that a query may visit before it leaves the event loop.
             worker_threads: Threads for long work.
             held_roots: How many roots known to be held are remembered.
-            heavy_requests: Root creations and mutations with large bodies in progress at once.
+            heavy_requests: Root creations, mutations and CARs in memory over 1 MiB in progress at once.
             change_bytes: Memory for all root creations, imports and mutations in progress.
             long_queries: Queries and batches in progress at once that need more than a millisecond.
             max_nodes: Tree nodes that a query, or all resolves of a batch together, may visit. A mutation may visit 16

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from coregw._core import Need, Operation, PageCache, payload_car_header, read_get_batch
 from coregw.engine.driver import Driver
 from coregw.engine.frames import HeldPayload, find_payloads, payload_blocks
+from coregw.engine.scheduling.placement import MAX_LOOP_BLOCKS
 from coregw.engine.spool import ReceivedCar, ReceivedPayload, Spool, WholeCar, joined
 from coregw.store import CHUNK_BYTES, Store, Stored
 
@@ -31,7 +32,7 @@ class CarLimits(NamedTuple):
     Attributes:
         payload_bytes: Bytes of one imported payload.
         blocks: Blocks of an imported CAR; each takes about 60 bytes of memory.
-        at_once: Imports that are checked and stored at once; more wait, when they are spooled.
+        at_once: Spooled CARs that are checked and stored at once; more wait, when they are spooled.
         spool: The folder of spooled bytes; None is the system's folder for temporary files.
         reserve_bytes: Free space on that disk below which nothing more is spooled.
     """
@@ -155,17 +156,23 @@ class Cars:
         return imported if imported is not None else await self.import_car(_one_chunk(body))
 
     async def _import_from_memory(self, body: bytes) -> bytes | None:
-        """Store a CAR without a spool; return None, having stored nothing, if it has too many blocks for that."""
-        async with self._imports:
+        """Store a CAR without a spool; return None, having stored nothing, if it has too many blocks for that.
+
+        Its place is among the other changes whose body is in memory: spooled imports take theirs for long.
+        """
+        async with self._driver.changes.place_for(body):
             car = WholeCar(body, self._limits.payload_bytes, self._limits.blocks)
             return await self._store_all(car) if await self._driver.in_worker(car.check) else None
 
     async def _store_all(self, car: ReceivedCar) -> bytes:
         """Check the trees of a CAR whose blocks are checked, and store everything; return the response."""
+        has_trees = car.reader.nodes > 0
+        on_loop = not has_trees and car.reader.blocks <= MAX_LOOP_BLOCKS
         operation = Operation.import_car(self._cache, car.reader)
         with self._driver.changes.holding(operation):
-            operation.since = await self._store.put({}, durable=False)  # its payloads are older than its roots
-            while isinstance(polled := await self._driver.advance(operation, read=car.read), Need):
+            if has_trees:  # its payloads are older than its roots
+                operation.since = await self._store.put({}, durable=False)
+            while isinstance(polled := await self._driver.advance(operation, on_loop=on_loop, read=car.read), Need):
                 await self._store_payloads(car, polled.payloads or [])
             return polled
 

@@ -215,7 +215,7 @@ class Driver:
         """
         if polled is None:
             self._refresh_held()
-            polled = await self._poll_in_worker(operation, read)
+            polled = operation.poll(self._budget) if on_loop else await self._poll_in_worker(operation, read)
         early: dict[bytes, bytes] = {}
         while isinstance(polled, Need):
             require_caller()

@@ -1,4 +1,4 @@
-"""Payloads and blocks: storing, finding and reading them, one by one or in batches.
+"""Payloads and blocks: storing, finding and reading them.
 
 An identity CID contains its payload. Such a payload is always held: storing it writes nothing, and reading it returns
 the bytes in the CID (protocol section 1).
@@ -6,24 +6,20 @@ the bytes in the CID (protocol section 1).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple
 
-from coregw._core import Cid, PayloadHasher, read_cas_batch, read_cids, read_varint
+from coregw._core import Cid, PayloadHasher, read_cids, read_has_batch, read_varint
 from coregw.engine.blocks import top_block
 from coregw.engine.dags import MAX_BLOCK_BYTES, RAW_CODEC, Scope, is_one_block
 from coregw.engine.driver import Driver
-from coregw.errors import InvalidInput, PayloadNotFound, RootNotFound, StoreDamaged
+from coregw.errors import PayloadNotFound, RootNotFound, StoreDamaged
 from coregw.messages import encode
-from coregw.messages.batch import HasBatchResult, Presence, PutBatchResult, PutOutcome
+from coregw.messages.batch import HasBatchResult, Presence
 from coregw.store import CHUNK_BYTES, Store, Stored, Table
 
 __all__ = ["Payloads", "StoredPayload"]
-
-CONCURRENT_PUTS: Final = 256
-"""The number of payloads of a batch that are written concurrently, so that they share syncs."""
 
 CONCURRENT_LOOK_UPS: Final = 4096
 """The number of payloads that are looked up, and dated again, at once."""
@@ -35,14 +31,6 @@ LookUp = Callable[[Sequence[bytes]], Awaitable[list[int | None]]]
 """Returns the sizes of payloads by multihash, None for an absent one."""
 
 _IDENTITY_CODE: Final = 0x00
-
-
-class BatchPayload(NamedTuple):
-    """A payload of a batch; `data` is None if it is only looked up."""
-
-    cid: str
-    multihash: bytes
-    data: bytes | None
 
 
 class StoredPayload(NamedTuple):
@@ -109,50 +97,23 @@ class Payloads:
                 await self._store.put_payloads([(Cid(cid).multihash, data)])
         return cid
 
-    async def batch(self, request: bytes, largest: int) -> bytes:
-        """Store the payloads of a batch, or report which ones are held; what is reported is durable on return.
-
-        If one item is invalid, nothing of the batch is stored. If the store fails, the payloads stored so far remain.
-
-        Args:
-            request: The JSON body of ``POST /v1/cas/batch``.
-            largest: The maximum size of one payload in bytes.
-
-        Raises:
-            InvalidInput: The request is malformed; the message names the item.
-            TooLarge: Too many items or bytes.
-            Unavailable: The store cannot write at the moment (`StorageFull`: it has no room).
-        """
-        async with self._driver.changes.place_for(request):
-            to_store, read = await self._driver.call(len(request), read_cas_batch, request, largest)
-            payloads = [BatchPayload(*payload) for payload in read]
-            del read
-            if to_store:
-                return encode(PutBatchResult(results=await self._put_payloads(payloads)))
-            return await self._presences(payloads)
+    # --- finding and reading ------------------------------------------------------------------------------------------
 
     async def batch_held(self, request: bytes) -> bytes:
         """Return which payloads of a batch are held; what is held is durable.
 
         Args:
-            request: The JSON body of ``POST /v1/cas/has``, a batch that only asks.
+            request: The JSON body of ``POST /v1/cas/has``.
 
         Raises:
-            InvalidInput: The request is malformed, or is a batch that stores payloads (code ``unknown_profile``).
+            InvalidInput: The request is malformed; the message names the CID.
             TooLarge: There are too many CIDs.
             Unavailable: The store cannot write at the moment (`StorageFull`: it has no room).
         """
-        to_store, read = await self._driver.call(len(request), read_cas_batch, request, len(request))
-        if to_store:
-            raise InvalidInput("profile: a batch that stores payloads is for /v1/cas/batch", code="unknown_profile")
-        return await self._presences([BatchPayload(*payload) for payload in read])
-
-    async def _presences(self, payloads: Sequence[BatchPayload]) -> bytes:
-        sizes = await self._sizes([payload.multihash for payload in payloads], self._renew)
-        found = zip(payloads, sizes, strict=True)
-        return encode(
-            HasBatchResult(results=[Presence(cid=item.cid, present=size is not None) for item, size in found])
-        )
+        cids = await self._driver.call(len(request), read_has_batch, request)
+        sizes = await self._sizes([cid.multihash for cid in cids], self._renew)
+        found = zip(cids, sizes, strict=True)
+        return encode(HasBatchResult(results=[Presence(cid=cid.text, present=size is not None) for cid, size in found]))
 
     async def held(self, request: bytes) -> bytes:
         """Return which payloads are held: a bit for each, the lowest one of a byte first. What is held is durable.
@@ -173,40 +134,6 @@ class Payloads:
                 if size is not None:
                     bits[index >> 3] |= 1 << (index & 7)
         return bytes(bits)
-
-    async def _put_payloads(self, payloads: Sequence[BatchPayload]) -> list[PutOutcome]:
-        """Store each distinct payload once, and report in order which ones are new."""
-        first = {payload.multihash: payload for payload in reversed(payloads)}
-        distinct = list(first.values())
-        new: set[bytes] = set()
-        for start in range(0, len(distinct), CONCURRENT_PUTS):
-            group = distinct[start : start + CONCURRENT_PUTS]
-            outcomes = await asyncio.gather(*map(self._put_one, group), return_exceptions=True)  # wait for all of them
-            for payload, outcome in zip(group, outcomes, strict=True):
-                if isinstance(outcome, BaseException):
-                    raise outcome
-                if outcome:
-                    new.add(payload.multihash)
-        return [
-            PutOutcome(
-                cid=payload.cid,
-                status="stored"
-                if payload.multihash in new and payload is first[payload.multihash]
-                else "already_present",
-            )
-            for payload in payloads
-        ]
-
-    async def _put_one(self, payload: BatchPayload) -> bool:
-        data = payload.data or b""
-        if len(data) <= CHUNK_BYTES:
-            (is_new,) = await self._store.put_payloads([(payload.multihash, data)])
-            return is_new
-        async with self._store.begin_payload() as writer:
-            await writer.write(data)
-            return await writer.commit(payload.multihash)
-
-    # --- finding and reading ------------------------------------------------------------------------------------------
 
     async def find(self, cid: str) -> StoredPayload:
         """Look up a payload by any CID with its multihash.

@@ -21,7 +21,6 @@ from coregw.gateway.docs.document import build_document
 from coregw.gateway.http.dispatch import Dispatcher, normalize
 from coregw.gateway.http.problems import handle_exception, problem_of
 from coregw.gateway.routes import (
-    batches,
     cars,
     cas,
     diff,
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HOT", "Guarded", "create_app", "open_engine"]
 
-HOT: Final = (*resolve.hot, *cas.hot, *batches.hot, *objects.hot)
+HOT: Final = (*resolve.hot, *cas.hot, *objects.hot)
 """The routes in front of Litestar."""
 
 _GROUPS: Final = (resolve, ipfs, roots, diff, cars, publications, health, openapi)

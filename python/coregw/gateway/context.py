@@ -60,7 +60,7 @@ class Gateway:
     @classmethod
     def over(cls, engine: Engine, settings: Settings) -> Self:
         """Return a gateway without requests."""
-        largest = max(settings.roots_body_bytes, settings.batch_body_bytes, settings.mutation_body_bytes)
+        largest = max(settings.roots_body_bytes, settings.mutation_body_bytes)
         total = settings.buffered_bytes
         memory = BodyMemory(total, largest=largest, per_address=settings.share_of_address(total))
         imports = settings.share_of_address(settings.cars_at_once)

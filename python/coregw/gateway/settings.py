@@ -108,7 +108,7 @@ class Settings:
     held_roots: int = _setting(65_536, "Number of roots remembered as held.", least=1)
     node_budget: int = _setting(2000, "Tree nodes that a query visits before it moves to a thread.", least=1)
     worker_threads: int = _setting(4, "Threads for long queries, root creations and mutations.", least=1, most=256)
-    heavy_requests: int = _setting(2, "Concurrent root creations and mutations over 1 MiB.", least=1)
+    heavy_requests: int = _setting(2, "Concurrent root creations, mutations and CARs in memory over 1 MiB.", least=1)
     long_queries: int = _setting(4, "Concurrent queries and batches of over a millisecond; more wait.", least=1)
     change_bytes: int = _setting(
         GIB, "Memory for root creations, imports and mutations in progress; more get 503.", least=MIB
@@ -129,10 +129,9 @@ class Settings:
     payload_bytes: int = _setting(64 * MIB, "Largest payload of POST /v1/cas.", least=1)
     car_bytes: int = _setting(4 * GIB, "Largest CAR of POST /v1/car; spooled to the data directory.", least=1)
     car_blocks: int = _setting(4_000_000, "Blocks in a CAR; each takes 60 bytes of memory.", least=1, most=1 << 31)
-    cars_at_once: int = _setting(2, "CAR imports that are checked and stored concurrently; more wait.", least=1)
+    cars_at_once: int = _setting(2, "Spooled CARs that are checked and stored concurrently; more wait.", least=1)
     car_exports: int = _setting(16, "Concurrent CAR exports; more replace stalled ones, or get 503.", least=1)
     payload_streams: int = _setting(64, "Concurrent answers of many payloads or pages; as for CAR exports.", least=1)
-    batch_body_bytes: int = _setting(96 * MIB, "Largest body of POST /v1/cas/batch.", least=1)
     resolve_batch_body_bytes: int = _setting(8 * MIB, "Largest body of POST /v1/resolve/batch.", least=1)
     batch_answer_bytes: int = _setting(16 * MIB, "Largest response of POST /v1/resolve/batch.", least=1)
     buffered_bytes: int = _setting(GIB, "Memory for the bodies of all requests; more get 503.", least=MIB)

@@ -87,7 +87,7 @@ def worker_settings(settings: Settings) -> Settings:
         InvalidInput: If a worker's share of memory for request bodies is smaller than the largest body.
     """
     count = settings.workers
-    largest = max(settings.roots_body_bytes, settings.batch_body_bytes, settings.mutation_body_bytes)
+    largest = max(settings.roots_body_bytes, settings.mutation_body_bytes)
     if settings.buffered_bytes // count < largest:
         raise InvalidInput(
             f"{count} workers share {settings.buffered_bytes:,} bytes for request bodies, and one body may have "

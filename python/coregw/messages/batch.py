@@ -6,36 +6,28 @@ from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from coregw.messages.common import MAX_INTEGER, Error, Message
+from coregw.messages.common import Error, Message
 
 __all__ = [
     "MAX_BATCH_BLOCKS",
-    "MAX_BATCH_BYTES",
     "MAX_BATCH_PAGES",
     "MAX_BATCH_PATHS",
     "MAX_HAS_CIDS",
-    "Block",
     "GetBatchRequest",
     "GetPagesRequest",
     "HasBatchRequest",
     "HasBatchResult",
     "Presence",
-    "PutBatchRequest",
-    "PutBatchResult",
-    "PutOutcome",
     "ResolveBatchRequest",
     "ResolveBatchResult",
     "ResolveOutcome",
 ]
 
 MAX_BATCH_BLOCKS: Final = 4096
-"""The maximum number of blocks, or of CIDs to look up, in one batch."""
+"""The maximum number of payloads of one batch: to read, or to look up in JSON."""
 
 MAX_HAS_CIDS: Final = 16_384
 """The maximum number of binary CIDs to look up in one request."""
-
-MAX_BATCH_BYTES: Final = 64 << 20
-"""The maximum total size of the blocks of one batch, decoded."""
 
 MAX_BATCH_PAGES: Final = 1024
 """The maximum number of pages in one answer."""
@@ -46,40 +38,11 @@ MAX_BATCH_PATHS: Final = 1000
 _BLOCKS: Final = Meta(extra_json_schema={"maxItems": MAX_BATCH_BLOCKS})
 _PAGES: Final = Meta(extra_json_schema={"maxItems": MAX_BATCH_PAGES})
 _PATHS: Final = Meta(extra_json_schema={"maxItems": MAX_BATCH_PATHS})
-_BASE64: Final = Meta(extra_json_schema={"type": "string", "contentEncoding": "base64"})
 _RESULT: Final = Meta(extra_json_schema={"$ref": "#/components/schemas/ResolveResult"})
 
 
-class Block(Message, frozen=True, kw_only=True):
-    """A payload to store: its bytes in canonical base64, and its codec by name or number (default ``raw``)."""
-
-    codec: str | Annotated[int, Meta(ge=0, le=MAX_INTEGER)] | UnsetType = UNSET
-    data: Annotated[Raw, _BASE64]
-
-
-class PutBatchRequest(Message, frozen=True, kw_only=True):
-    """The body of ``POST /v1/cas/batch`` that stores payloads."""
-
-    profile: Literal["cas.put-batch/v0alpha1"] = "cas.put-batch/v0alpha1"
-    blocks: Annotated[list[Block], _BLOCKS]
-
-
-class PutOutcome(Message, frozen=True, kw_only=True):
-    """The outcome for one block, which is durable: stored now, or already present in the store or batch."""
-
-    cid: str
-    status: Literal["stored", "already_present"]
-
-
-class PutBatchResult(Message, frozen=True, kw_only=True):
-    """The outcome for each block, in order."""
-
-    profile: Literal["cas.put-batch/v0alpha1"] = "cas.put-batch/v0alpha1"
-    results: list[PutOutcome]
-
-
 class HasBatchRequest(Message, frozen=True, kw_only=True):
-    """The body of ``POST /v1/cas/batch`` that looks up payloads."""
+    """The JSON body of ``POST /v1/cas/has``: payloads to look up."""
 
     profile: Literal["cas.has-batch/v0alpha1"] = "cas.has-batch/v0alpha1"
     cids: Annotated[list[str], _BLOCKS]

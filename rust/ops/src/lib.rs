@@ -48,7 +48,7 @@ mod trees;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use batch::{BatchError, CasBatch, read_cids, read_get_batch};
+pub use batch::{BatchError, read_cids, read_get_batch, read_has_batch};
 pub use create_root::SortedArcs;
 pub use diff::DiffRequest;
 pub use join::ForEach;

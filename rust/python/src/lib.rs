@@ -40,7 +40,7 @@ mod _core {
     #[pymodule_export]
     use crate::cid::Cid;
     #[pymodule_export]
-    use crate::engine::batch::{read_cas_batch, read_cids, read_get_batch};
+    use crate::engine::batch::{read_cids, read_get_batch, read_has_batch};
     #[pymodule_export]
     use crate::engine::cache::{PageCache, root_block};
     #[pymodule_export]

@@ -57,7 +57,6 @@ def test_document_lists_all_routes(document: dict[str, Any]) -> None:
         ("HEAD", "/ipfs/{cid}"),
         ("GET", "/ipfs/{cid}/{path}"),
         ("HEAD", "/ipfs/{cid}/{path}"),
-        ("POST", "/v1/cas/batch"),
         ("POST", "/v1/cas/car"),
         ("POST", "/v1/cas/has"),
         ("POST", "/v1/resolve/batch"),

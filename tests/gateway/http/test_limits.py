@@ -234,7 +234,6 @@ def test_each_limit_on_bodies_is_its_own() -> None:
         "/v1/roots": "roots_body_bytes",
         "/v1/roots/x/mutations": "mutation_body_bytes",
         "/v1/cas": "payload_bytes",
-        "/v1/cas/batch": "batch_body_bytes",
         "/v1/resolve/batch": "resolve_batch_body_bytes",
     }
     for path, setting in limits.items():

@@ -111,12 +111,9 @@ def _batches(root: str) -> Iterator[LargeBody]:
     yield LargeBody(
         route, "1,000 long paths", filled(f'{{"root":"{root}","paths":[', long, "]}", 1000 * len(long)), 200
     )
-    route, put, has = "/v1/cas/batch", '"profile":"cas.put-batch/v0alpha1"', '"profile":"cas.has-batch/v0alpha1"'
-    for item in ("{}", '{"data":""}'):
-        status = 400 if item == "{}" else 413
-        yield LargeBody(route, f"blocks {item}", filled(f'{{{put},"blocks":[', item, "]}"), status)
+    has = '"profile":"cas.has-batch/v0alpha1"'
     for item in ('""', '"aa"'):
-        yield LargeBody(route, f"CIDs {item}", filled(f'{{{has},"cids":[', item, "]}"), 413)
+        yield LargeBody("/v1/cas/has", f"CIDs {item}", filled(f'{{{has},"cids":[', item, "]}"), 413)
     get = '"profile":"cas.get-batch/v0alpha1"'
     for item in ('""', f'"{EMPTY}"'):
         yield LargeBody("/v1/cas/car", f"CIDs {item}", filled(f'{{{get},"cids":[', item, "]}"), 413)
@@ -124,10 +121,6 @@ def _batches(root: str) -> Iterator[LargeBody]:
     pages = '"profile":"pages.get-batch/v0alpha1"'
     for item in ('""', f'"{bytes(32).hex()}"'):
         yield LargeBody("/v1/pages/car", f"digests {item}", filled(f'{{{pages},"pages":[', item, "]}"), 413)
-    data = base64.b64encode(bytes(1500)).decode()
-    yield LargeBody(route, "2,000 blocks", filled(f'{{{put},"blocks":[', f'{{"data":"{data}"}}', "]}"), 200)
-    escaped = "\\u0041" * (SIZE // 24 * 4)
-    yield LargeBody(route, "an escaped block", f'{{{put},"blocks":[{{"data":"{escaped}"}}]}}'.encode(), 200)
 
 
 def _verifications(root: str, items: str) -> Iterator[LargeBody]:

@@ -155,7 +155,7 @@ def test_no_secret_and_no_payload_byte_is_logged(tmp_path: Path, cid_of: Callabl
         ("/v1/cas/x", "/v1/cas/x"),
         ("/v1/cas/bafkqabttmvrxezlu", "/v1/cas/(identity CID)"),
         ("/v1/cas/bafkqabttmvrxezlua", "/v1/cas/(18 characters)"),
-        ("/v1/cas/batch", "/v1/cas/batch"),
+        ("/v1/cas/has", "/v1/cas/has"),
         ("/ipfs/bafkqabttmvrxezlu/" + "y" * 121, "/ipfs/(identity CID)/(121 characters)"),
         (f"/v1/roots/{coregw.Map({}).root}/mutations", f"/v1/roots/{coregw.Map({}).root}/mutations"),
         ("/a\nERROR forged\x1b[1m'é", "/a\\nERROR forged\\x1b[1m'\\xe9"),

@@ -87,7 +87,7 @@ def test_the_least_defaults_fit_into_a_small_container() -> None:
     assert fitted == fit_defaults(Settings(), (), 16 * MIB)
     assert _changed(fitted) == {
         *("cache_bytes", "store_cache_bytes", "change_bytes", "buffered_bytes", "unsent_bytes", "long_queries"),
-        *("roots_body_bytes", "batch_body_bytes", "mutation_body_bytes", "verify_body_bytes"),
+        *("roots_body_bytes", "mutation_body_bytes", "verify_body_bytes"),
     }
 
 
@@ -95,7 +95,7 @@ def test_bodies_are_no_larger_than_the_memory_for_them() -> None:
     fitted = fit_defaults(Settings(workers=2), ("workers",), GIB)
     share = worker_settings(fitted).buffered_bytes
     assert share - MIB < fitted.roots_body_bytes <= share
-    assert max(fitted.batch_body_bytes, fitted.mutation_body_bytes, fitted.verify_body_bytes) <= share
+    assert max(fitted.mutation_body_bytes, fitted.verify_body_bytes) <= share
 
 
 def test_what_is_set_stays_and_the_rest_makes_room_for_it() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 import resource
@@ -19,7 +18,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
+import coregw
 import serving
+from car_files import TYPE, car_of_payloads
 from coregw.errors import InvalidInput
 from coregw.gateway.settings import MIB, Settings
 from coregw.gateway.workers import worker_settings
@@ -28,7 +29,6 @@ from worker_processes import has_connection, is_alive, open_files, until, worker
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks at processes by /proc")
 
 Cid = Callable[..., str]
-PUT, HAS = "cas.put-batch/v0alpha1", "cas.has-batch/v0alpha1"
 AUTHORIZATION = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
 
 
@@ -65,12 +65,11 @@ class Caller:
         return self._http.post("/v1/resolve", json=request).json().get("target")
 
     def add_batch(self, *datas: bytes) -> list[str]:
-        blocks = [{"data": base64.b64encode(data).decode()} for data in datas]
-        answer = self._http.post("/v1/cas/batch", json={"profile": PUT, "blocks": blocks})
-        return [each["cid"] for each in answer.json()["results"]]
+        assert self._http.post("/v1/car", content=car_of_payloads(*datas), headers=TYPE).status_code == 201
+        return [coregw.payload_cid(data) for data in datas]
 
     def are_there(self, cids: list[str]) -> list[bool]:
-        answer = self._http.post("/v1/cas/batch", json={"profile": HAS, "cids": cids})
+        answer = self._http.post("/v1/cas/has", json={"profile": "cas.has-batch/v0alpha1", "cids": cids})
         return [each["present"] for each in answer.json()["results"]]
 
     def publish(self, name: str, root: str, revision: int | None = None) -> int:

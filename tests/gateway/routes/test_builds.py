@@ -17,7 +17,7 @@ from coregw.store.memory import MemoryStore
 from worker_processes import open_files
 
 LINES = {"content-type": "application/x-ndjson"}
-SMALL = {"buffered_bytes": 4 << 20, "roots_body_bytes": 1 << 20, "batch_body_bytes": 1 << 20}
+SMALL = {"buffered_bytes": 4 << 20, "roots_body_bytes": 1 << 20}
 """Settings with which a run has 128 KiB, so that some thousand arcs are several runs."""
 
 MIB = 1 << 20

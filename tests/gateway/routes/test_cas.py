@@ -295,6 +295,65 @@ def test_a_bit_for_each_cid_says_whether_its_payload_is_held(client: httpx2.Clie
     assert client.get("/v1/cas/has").status_code == 405
 
 
+def ask_json(client: httpx2.Client, *cids: object, **more: object) -> httpx2.Response:
+    body = {"profile": "cas.has-batch/v0alpha1", "cids": cids} | more
+    return client.post("/v1/cas/has", json=body)
+
+
+def test_json_is_answered_in_order_and_in_any_spelling(client: httpx2.Client, cid: str) -> None:
+    gone, other_codec = coregw.payload_cid(os.urandom(9)), coregw.payload_cid(DATA, "dag-cbor")
+    asked = [gone, cid, "f" + bytes(coregw.Cid(cid)).hex(), other_codec, gone]
+    answer = ask_json(client, *asked)
+    expected = [(gone, False), (cid, True), (cid, True), (other_codec, True), (gone, False)]
+    assert answer.json() == {
+        "profile": "cas.has-batch/v0alpha1",
+        "results": [{"cid": text, "present": is_present} for text, is_present in expected],
+    }
+    assert ask_json(client).json()["results"] == []
+
+
+def test_json_with_a_malformed_cid_names_its_index(
+    client: httpx2.Client, expect_refusal: Refusal, cid_of: Callable[..., str]
+) -> None:
+    answer = ask_json(client, cid_of(b"a"), cid_of(b"b"), "bad")
+    assert "cids[2]" in expect_refusal(answer, 400, "invalid_cid")
+    assert answer.json()["details"] == {"index": 2}
+    assert "cids[0]" in expect_refusal(ask_json(client, 1), 400, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"", "invalid_request"),
+        (b"[]", "invalid_request"),
+        (b'{"cids": []}', "invalid_request"),
+        (b'{"profile": 1, "cids": []}', "invalid_request"),
+        (b'{"profile": "core.resolve/v0alpha1", "cids": []}', "unknown_profile"),
+        (b'{"profile": "cas.has-batch/v0alpha2", "cids": []}', "unknown_profile"),
+        (b'{"profile": "cas.has-batch/v0alpha1"}', "invalid_request"),
+        (b'{"profile": "cas.has-batch/v0alpha1", "blocks": [], "cids": []}', "invalid_request"),
+        (b'{"profile": "cas.has-batch/v0alpha1", "cids": {}}', "invalid_request"),
+        (b'{"profile": "cas.has-batch/v0alpha1", "cids": [], "cids": []}', "invalid_request"),
+        (b'{"profile": "cas.has-batch/v0alpha1", "cids": [], "cid\\u0073": []}', "invalid_request"),
+        (b'{"profile": "cas.has-batch/v0alpha1", "cids": ["\xff"]}', "invalid_request"),
+        (b'{"profile": "cas.has-batch/v0alpha1", "cids": ["\\ud800"]}', "invalid_request"),
+        (b"[" * 100_000, "invalid_request"),
+    ],
+)
+def test_batches_are_strict_json(client: httpx2.Client, expect_refusal: Refusal, body: bytes, code: str) -> None:
+    headers = {"content-type": "application/json"}
+    refused = expect_refusal(client.post("/v1/cas/has", content=body, headers=headers), 400, code)
+    assert " _" not in refused, "a name of the code's own"
+    expect_refusal(client.post("/v1/resolve/batch", content=body, headers=headers), 400, "invalid_request")
+
+
+def test_at_most_4096_cids_are_looked_up_at_once_in_json(
+    client: httpx2.Client, expect_refusal: Refusal, cid: str
+) -> None:
+    assert [each["present"] for each in ask_json(client, *[cid] * 4096).json()["results"]] == [True] * 4096
+    assert "4096" in expect_refusal(ask_json(client, *[cid] * 4097), 413, "too_large")
+
+
 def test_at_most_16384_cids_are_looked_up_at_once(client: httpx2.Client) -> None:
     cid = bytes(coregw.Cid(client.post("/v1/cas", content=b"here").json()["cid"]))
     assert client.post("/v1/cas/has", content=cid * 16_384).content == b"\xff" * 2048

@@ -158,16 +158,3 @@ def test_requests_of_malt_clients_are_answered_in_kind(
         forged["prooflist"]["steps"][0]["sizes"] = [1]
         assert not client.post("/v1/verify/read", json={"request": request, "result": forged}).json()["valid"]
     expect_refusal(post(client, "resolve", root, "other", segments=segments), 400, "unknown_profile")
-
-
-def test_json_asks_too_and_stores_nothing(client: httpx2.Client, expect_refusal: Refusal) -> None:
-    held = client.post("/v1/cas", content=b"held").json()["cid"]
-    absent = "bafkreifbsvjq6fxk7zqbmzspcvtttrrattst7drz3va3ug74de3qziszsu"
-    has = {"profile": "cas.has-batch/v0alpha1", "cids": [held, absent, EMPTY]}
-    answer = client.post("/v1/cas/has", json=has)
-    assert answer.json() == client.post("/v1/cas/batch", json=has).json()
-    assert [each["present"] for each in answer.json()["results"]] == [True, False, True]
-    put = {"profile": "cas.put-batch/v0alpha1", "blocks": [{"data": "bm90IHN0b3JlZA=="}]}
-    expect_refusal(client.post("/v1/cas/has", json=put), 400, "unknown_profile")
-    expect_refusal(client.post("/v1/cas/has", json=has | {"cids": ["x"]}), 400, "invalid_cid")
-    expect_refusal(client.post("/v1/cas/has", json=has | {"cids": [EMPTY] * 4097}), 413, "too_large")

@@ -48,7 +48,6 @@ def test_hot_routes_are_queries_payloads_batches_and_objects() -> None:
         ("POST", "/v1/cas"),
         ("GET", "/v1/cas/{cid}"),
         ("HEAD", "/v1/cas/{cid}"),
-        ("POST", "/v1/cas/batch"),
         ("POST", "/v1/cas/car"),
         ("POST", "/v1/cas/has"),
         ("POST", "/v1/resolve/batch"),
@@ -108,7 +107,7 @@ def test_every_operation_is_reachable(client: httpx2.Client, operations: list[Op
     ("method", "path", "spellings"),
     [
         ("POST", "/v1/resolve", ["/v1/resolve/", "//v1//resolve", "/v1/%72esolve", "/v1/resolve%2F", "/v1/resolve///"]),
-        ("POST", "/v1/cas/batch", ["/v1/cas/batch/", "/v1//cas/batch"]),
+        ("POST", "/v1/cas/has", ["/v1/cas/has/", "/v1//cas/has"]),
         ("GET", "/v1/cas/x", ["/v1/cas/x/", "//v1/cas//x", "/v1/cas/%78"]),
         ("POST", "/v1/verify/read", ["/v1/verify/read/", "/v1//verify/read"]),
         ("GET", "/healthz", ["/healthz/", "//healthz"]),
@@ -132,5 +131,5 @@ def test_a_parameter_is_one_segment(client: httpx2.Client, path: str) -> None:
     assert client.get(path).json()["error"] == "route_not_found"
 
 
-def test_batch_is_not_a_cid(client: httpx2.Client) -> None:
-    assert client.get("/v1/cas/batch").json()["error"] == "method_not_allowed"
+def test_the_name_of_a_route_is_not_a_cid(client: httpx2.Client) -> None:
+    assert client.get("/v1/cas/has").json()["error"] == "method_not_allowed"

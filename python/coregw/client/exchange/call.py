@@ -9,7 +9,10 @@ import msgspec
 
 from coregw.errors import CoregwError
 
-__all__ = ["Answer", "Body", "Call", "Divided", "Memory", "Partial", "SentOnce", "Sink"]
+__all__ = ["OCTETS", "Answer", "Body", "Call", "Divided", "Memory", "Partial", "SentOnce", "Sink"]
+
+OCTETS: Final = "application/octet-stream"
+"""The media type of binary bodies."""
 
 _SHORT_BYTES: Final = 4096
 """Chunks below this size are joined in memory. A gateway may send one byte at a time."""

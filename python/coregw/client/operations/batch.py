@@ -1,75 +1,89 @@
-"""Batches of payloads (``/v1/cas/batch``, ``/v1/cas/has``); each result is verified as far as it can be."""
+"""Many payloads at once: stored as CARs (``/v1/car``), and looked up (``/v1/cas/has``)."""
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
+from itertools import chain
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from coregw import _core
-from coregw.client.exchange.answers import decode
-from coregw.client.exchange.call import Answer, Call
+from coregw.client.exchange.call import OCTETS, Answer, Call
 from coregw.client.files import as_bytes
+from coregw.client.operations.car import put_car
 from coregw.client.operations.payload import put_payload
-from coregw.client.operations.steps import Steps, check_same_cid
-from coregw.client.query import CidLike, encode
+from coregw.client.operations.steps import Steps
+from coregw.client.part_size import PartSize
+from coregw.client.query import CidLike
 from coregw.client.settings import ClientSettings
-from coregw.errors import ProofError
-from coregw.messages.batch import MAX_BATCH_BLOCKS, MAX_HAS_CIDS, Block, PutBatchRequest, PutBatchResult
+from coregw.errors import ProofError, TooLarge
+from coregw.messages.batch import MAX_BATCH_BLOCKS, MAX_HAS_CIDS
+from coregw.messages.car import MAX_WHOLE_CAR_BYTES
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["check_count", "has_payloads", "held_payloads", "put_payloads"]
-
-OCTETS = "application/octet-stream"
+__all__ = ["has_payloads", "held_payloads", "put_payloads"]
 
 
-def put_payloads(settings: ClientSettings, datas: Iterable[Buffer], codec: str | int = "raw") -> Steps[list[str]]:
+def put_payloads(
+    settings: ClientSettings, datas: Iterable[Buffer], codec: str | int = "raw", sizes: PartSize | None = None
+) -> Steps[list[str]]:
     """Store payloads in batches and return their CIDs, in order.
 
-    Consumes `datas` lazily, about ``batch_bytes`` ahead. A payload of at least that size is sent on its own.
+    Consumes `datas` lazily, about ``batch_bytes`` ahead. A batch is sent as a CAR that the gateway takes in memory. A
+    payload of at least ``batch_bytes``, or for which such a CAR has no room, is sent on its own.
+
+    Args:
+        settings: The client's settings.
+        datas: The payloads.
+        codec: Their multicodec, by name or number.
+        sizes: How long requests may be, as learned from earlier calls.
 
     Raises:
         InvalidInput: The codec is unknown.
-        ProofError: The gateway's CID of a payload is not the one computed here.
-        TooLarge: A payload has more than ``max_payload_bytes`` bytes.
+        ProofError: The gateway's answer describes something other than what was sent.
+        TooLarge: A payload has more than ``max_payload_bytes`` bytes, or exceeds a limit of the gateway.
     """
     number = _core.codec_code(codec)
     cids: list[str] = []
-    for batch in _batches(datas, settings.batch_bytes):
+    for batch in _batches(settings, datas, number):
         if len(batch) == 1:
             cids.append((yield from put_payload(settings, batch[0], number)))
         else:
-            cids += yield from _put(settings, batch, number)
+            named = [_core.Cid(_core.payload_cid(data, number)) for data in batch]
+            yield from put_car(settings, _car(named, batch), f"put {len(batch)} payloads", sizes)
+            cids += [cid.text for cid in named]
     return cids
 
 
-def _put(settings: ClientSettings, batch: Sequence[bytes], codec: int) -> Steps[list[str]]:
-    blocks = [Block(codec=codec, data=msgspec.Raw(b'"' + base64.b64encode(data) + b'"')) for data in batch]
-    content = encode(PutBatchRequest(blocks=blocks))
-    call = Call("POST", "/v1/cas/batch", settings.max_result_bytes, f"put {len(batch)} payloads", content=content)
-    answer: Answer = yield call
-    results = decode(call, answer, PutBatchResult).results
-    check_count(call, len(results), len(batch))
-    cids = [_core.payload_cid(data, codec) for data in batch]
-    for computed, result in zip(cids, results, strict=True):
-        check_same_cid(call.what, result.cid, computed)
-    return cids
+def _car(cids: list[_core.Cid], payloads: list[bytes]) -> bytes:
+    """Return a CAR of payloads."""
+    heads = _core.block_heads(cids, payloads)
+    return b"".join([_core.payload_car_header(), *chain.from_iterable(zip(heads, payloads, strict=True))])
 
 
-def _batches(datas: Iterable[Buffer], max_bytes: int) -> Generator[list[bytes], None, None]:
-    """Group payloads into runs that fit a batch; an oversized payload is a run of its own."""
+def _batches(settings: ClientSettings, datas: Iterable[Buffer], codec: int) -> Generator[list[bytes], None, None]:
+    """Group payloads into runs that fit a batch and its CAR; a payload that fits neither is a run of its own.
+
+    Raises:
+        TooLarge: A payload has more than ``max_payload_bytes`` bytes; the message names it.
+    """
+    any_cid = _core.Cid(_core.payload_cid(b"", codec))  # all of a codec have the same length
+    empty = len(_core.payload_car_header())
     batch: list[bytes] = []
-    size = 0
-    for data in map(as_bytes, datas):
-        if batch and (size + len(data) > max_bytes or len(batch) == MAX_BATCH_BLOCKS):
+    size, car_size = 0, empty
+    for index, data in enumerate(map(as_bytes, datas)):
+        length = len(data)
+        if length > settings.max_payload_bytes:
+            raise TooLarge(f"datas[{index}]: {length} bytes; the limit is {settings.max_payload_bytes}")
+        framed = len(_core.block_head(any_cid, length)) + length
+        is_full = size + length > settings.batch_bytes or car_size + framed > MAX_WHOLE_CAR_BYTES
+        if batch and (is_full or len(batch) == MAX_BATCH_BLOCKS):
             yield batch
-            batch, size = [], 0
+            batch, size, car_size = [], 0, empty
         batch.append(data)
-        size += len(data)
+        size += length
+        car_size += framed
     if batch:
         yield batch
 
@@ -107,9 +121,3 @@ def held_payloads(settings: ClientSettings, cids: Buffer, count: int) -> Steps[b
     if len(answer.body) != size or (size and count % 8 and answer.body[-1] >> count % 8):
         raise ProofError(f"{what}: the answer does not have one bit for each CID", check="answer")
     return answer.body
-
-
-def check_count(call: Call, received: int, requested: int) -> None:
-    """Raise `ProofError` unless a batch has as many results as items."""
-    if received != requested:
-        raise ProofError(f"{call.what}: requested {requested} results, received {received}", check="answer")

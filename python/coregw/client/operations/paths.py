@@ -13,8 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from coregw import _core
 from coregw.client.exchange.answers import decode, error_from
-from coregw.client.exchange.call import Answer, Call
-from coregw.client.operations.batch import OCTETS, check_count
+from coregw.client.exchange.call import OCTETS, Answer, Call
 from coregw.client.operations.lookup import call_of, verified
 from coregw.client.operations.steps import Steps, located
 from coregw.client.query import CidLike, PathLike, Query, encode, map_keys, resolve, segments_of
@@ -121,7 +120,8 @@ def _resolve(settings: ClientSettings, root: CidLike, paths: Sequence[list[str]]
     call = Call("POST", "/v1/resolve/batch", settings.max_result_bytes, what, content=content)
     answer: Answer = yield call
     results = decode(call, answer, ResolveBatchResult).results
-    check_count(call, len(results), len(paths))
+    if len(results) != len(paths):
+        raise ProofError(f"{what}: requested {len(paths)} results, received {len(results)}", check="answer")
     return [_target(call, resolve(root, path), result) for path, result in zip(paths, results, strict=True)]
 
 

@@ -11,7 +11,7 @@ from coregw import _core
 from coregw.client.cars.continued import Calls, Continued, payload_call
 from coregw.client.cars.received import MAX_HEAD_BYTES
 from coregw.client.exchange.answers import decode
-from coregw.client.exchange.call import Answer, Call, Memory
+from coregw.client.exchange.call import OCTETS, Answer, Call, Memory
 from coregw.client.files import Download, NewFile, Upload
 from coregw.client.operations.steps import Steps, check_same_cid
 from coregw.client.query import CidLike
@@ -46,7 +46,7 @@ def put_payload(
         settings.max_result_bytes,
         f"put {upload.name}",
         content=upload.content,
-        content_type="application/octet-stream",
+        content_type=OCTETS,
         params=params,
     )
     answer: Answer = yield call

@@ -21,8 +21,7 @@ from coregw import _core
 from coregw.client.connection import ConnectionOptions
 from coregw.client.exchange.answers import error_from
 from coregw.client.exchange.attempt import Attempt
-from coregw.client.exchange.call import Answer, Call
-from coregw.client.operations.batch import OCTETS
+from coregw.client.exchange.call import OCTETS, Answer, Call
 from coregw.client.settings import MIB, ClientSettings
 from coregw.client.static.upstream import HttpUpstream
 from coregw.client.transport.address import Address
@@ -135,8 +134,6 @@ class StaticTransport:
         elif call.method == "POST" and path == "/v1/cas/car":
             async for part in self._payloads(_core.read_get_batch(content)):
                 yield part
-        elif call.method == "POST" and path == "/v1/cas/batch" and not _core.read_cas_batch(content, len(content))[0]:
-            yield await self._engine.payloads.batch(content, len(content))
         elif call.method == "GET" and (found := _PAYLOAD.fullmatch(path)):
             async for part in self._payload(_core.Cid(found[1])):
                 yield part

@@ -13,6 +13,7 @@ __all__ = [
     "MAX_KEPT_BYTES",
     "MAX_KEPT_QUERIES",
     "MAX_LOADING_QUERIES",
+    "MAX_LOOP_BLOCKS",
     "MAX_LOOP_BYTES",
     "MAX_LOOP_PAGES",
     "MULTIPROOF_FACTOR",
@@ -27,14 +28,17 @@ __all__ = [
 MAX_LOOP_BYTES: Final = 64 << 10
 """Work of a greater weight, in bytes of a query, runs in a worker thread: it would block the loop for a millisecond."""
 
+MAX_LOOP_BLOCKS: Final = 1024
+"""The index of a CAR without trees that has more blocks than these is sorted in a worker thread."""
+
 MAX_LOOP_PAGES: Final = 8
 """More pages than these are checked and parsed in a worker thread: each takes 8 to 19 microseconds."""
 
 HEAVY_BODY_BYTES: Final = 1 << 20
-"""Larger root creations, mutations and batches wait for a slot: they need several times the memory of their body."""
+"""Larger root creations, mutations and CARs in memory wait for a slot: they need more than the memory of their body."""
 
 MAX_CHANGES: Final = 16
-"""Root creations and mutations in progress that run in worker threads. So many share a sync of the store."""
+"""Root creations, mutations and CARs in memory, in progress in worker threads. So many share a sync of the store."""
 
 MAX_KEPT_QUERIES: Final = 32
 """At most this many long queries wait for a thread, or a slot, with what they have found; others start again."""

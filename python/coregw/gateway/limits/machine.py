@@ -57,7 +57,6 @@ _LEAST: Final = {
 
 _BODIES: Final = (
     "roots_body_bytes",
-    "batch_body_bytes",
     "mutation_body_bytes",
     "verify_body_bytes",
     "resolve_batch_body_bytes",

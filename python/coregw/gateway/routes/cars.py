@@ -28,13 +28,12 @@ from coregw.gateway.http.requests import (
 from coregw.gateway.limits.arrival import arrival_of
 from coregw.gateway.limits.peers import peer_of
 from coregw.gateway.settings import MIB
-from coregw.messages.car import CarTaken
+from coregw.messages.car import MAX_WHOLE_CAR_BYTES, CarTaken
 
 __all__ = ["handlers"]
 
 _TYPE: Final = f"{CAR}; version=1"
 _MAX_BUFFERED_BYTES: Final = 4 * MIB  # of an upload that is being spooled
-_MAX_WHOLE_BYTES: Final = 16 * MIB  # of an upload that is kept in memory
 _MEMORY_FACTOR: Final = 12  # the shortest block has 5 bytes, and takes 60 of memory
 _CODES: Final = ("invalid_cid", "kind_mismatch", "root_not_found")
 _MAX_OCCURRENCE: Final = 2**32 - 1
@@ -112,7 +111,7 @@ async def take_car(request: Request[Any, Any, Any]) -> Reply:
     query_parameters(request.scope)
     _check_type(request)
     length = declared_length(request.scope)
-    if length is not None and length <= _MAX_WHOLE_BYTES:
+    if length is not None and length <= MAX_WHOLE_CAR_BYTES:
         async with gateway.bodies.whole(request.scope, request.receive, gateway.settings.car_bytes) as whole:
             return json_reply(await gateway.engine.cars.import_whole(whole), 201)
     slot = gateway.imports.take(peer_of(request.scope), arrival_of(request.scope))

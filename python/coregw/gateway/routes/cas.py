@@ -28,7 +28,7 @@ _MAX_BUFFERED_BYTES: Final = 2 * CHUNK_BYTES  # what a store may hold of a strea
 _MAX_SHORT_BYTES: Final = 64 << 10  # hashing as much as this does not delay other requests noticeably
 _HASHES: Final = ("sha2-256", "sha2-512", "sha3-256", "blake2b-256", "blake3", "identity")
 _ETAG: Final = "The requested CID in normalised form, in quotes."
-_GET_CODES: Final = ("invalid_cid", "payload_not_found", "method_not_allowed")  # the last for /v1/cas/batch and others
+_GET_CODES: Final = ("invalid_cid", "payload_not_found", "method_not_allowed")  # the last for /v1/cas/has and others
 _KNOWN: Final = "If-None-Match names the payload, and it is held."
 
 

@@ -1,4 +1,4 @@
-"""Queries: resolve, read, map-proof, scan, and the two diagnostic verifications.
+"""Queries: resolve (also many paths at once), read, map-proof, scan, and the two diagnostic verifications.
 
 The extension parses requests and writes results, so their bytes pass through unchanged. By GET, a query is a URL, with
 paths in text form. An answer that is valid for a root is valid forever, so caches may keep it.
@@ -46,6 +46,7 @@ from coregw.messages import (
     VerifyResolveRequest,
     encode,
 )
+from coregw.messages.batch import ResolveBatchRequest, ResolveBatchResult
 from coregw.messages.prooflist import MAX_SCAN_LIMIT
 
 if TYPE_CHECKING:
@@ -90,6 +91,23 @@ async def _query(
 async def resolve(gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
     """``POST /v1/resolve``."""
     return await _query(gateway, scope, receive, gateway.engine.resolve)
+
+
+@hot_route(
+    "POST",
+    "/v1/resolve/batch",
+    Description(
+        "Resolves up to 1,000 paths of one root, each to a resolve result or an error.",
+        request=ResolveBatchRequest,
+        answer=ResolveBatchResult,
+        structs=(ResolveResult,),
+        codes=(*_BODY_CODES, "invalid_cid", "invalid_path", "kind_mismatch"),
+    ),
+)
+async def resolve_batch(gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
+    """``POST /v1/resolve/batch``."""
+    async with gateway.json_body(scope, receive, gateway.settings.resolve_batch_body_bytes) as body:
+        return json_reply(await gateway.engine.resolve_batch(body))
 
 
 @hot_route(
@@ -329,5 +347,5 @@ _by_get: Final = (
     ),
 )
 
-hot: Final = (resolve, read, map_proof, scan, *_by_get)
+hot: Final = (resolve, resolve_batch, read, map_proof, scan, *_by_get)
 handlers: Final = (verify_resolve, verify_read)

@@ -1,4 +1,4 @@
-//! CIDs in binary form, one after the other (protocol section 5, *batches*).
+//! CIDs in binary form, one after the other (protocol section 5, *which payloads are held*).
 
 use coregw_core::{Cid, Error, InputCode};
 

@@ -1,4 +1,4 @@
-//! Batches: many payloads, or many paths of one root, in one request (protocol section 5, *batches*).
+//! Batches: many CIDs, or many paths of one root, in one request (protocol section 5).
 
 mod cids;
 mod error;
@@ -7,4 +7,4 @@ mod resolves;
 
 pub use cids::read_cids;
 pub use error::BatchError;
-pub use payloads::{CasBatch, read_get_batch};
+pub use payloads::{read_get_batch, read_has_batch};

@@ -96,6 +96,11 @@ impl CarReader {
         self.blocks
     }
 
+    /// How many of them are tree nodes.
+    pub fn nodes(&self) -> usize {
+        self.index.nodes.len()
+    }
+
     /// Bytes so far.
     pub fn bytes(&self) -> u64 {
         self.at

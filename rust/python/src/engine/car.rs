@@ -66,6 +66,12 @@ impl CarReader {
         self.reader.blocks()
     }
 
+    /// How many of them are tree nodes.
+    #[getter]
+    fn nodes(&self) -> usize {
+        self.reader.nodes()
+    }
+
     /// Bytes so far.
     #[getter]
     fn bytes(&self) -> u64 {
