@@ -245,6 +245,10 @@ class Driver:
                 polled = await self._poll_in_worker(operation, read)
         return polled
 
+    def poll_in_thread(self, operation: Operation) -> bytes | Need:
+        """Poll an operation once, in the worker thread that calls this."""
+        return operation.poll(self._budget * WORKER_BUDGET_FACTOR)
+
     async def _poll_in_worker(self, operation: Operation, read: ReadSpan | None) -> bytes | Need:
         budget = self._budget * WORKER_BUDGET_FACTOR
         level = level_of(operation.busy_seconds)
