@@ -111,14 +111,15 @@ export function verifyPublication(
   options: { readonly before?: Checkpoint; readonly revision?: number } = {},
 ): PublishedRecord {
   const { record, freeze } = answer;
-  const { before, revision } = options;
+  const { before } = options;
+  const revision = options.revision ?? null;
   if (before !== undefined) {
     checkOrigin(checkpoint, before);
     verifyConsistency(before.size, before.root, checkpoint.size, checkpoint.root, hashesOf(answer.consistency));
   }
   checkName(record, scope, name);
-  if (record.revision !== (revision ?? record.revision)) refuse(`the answer is revision ${record.revision}`);
-  if (revision === undefined && record.revision + (freeze === undefined ? 0 : 1) !== checkpoint.size)
+  if (revision !== null && record.revision !== revision) refuse(`the answer is revision ${record.revision}`);
+  if (revision === null && record.revision + (freeze === undefined ? 0 : 1) !== checkpoint.size)
     refuse(`revision ${record.revision} is not the newest one of ${checkpoint.size} leaves`);
   const { size, root } = checkpoint;
   verifyInclusion(publicationEntry(record), record.revision - 1, size, root, hashesOf(answer.inclusion));

@@ -48,6 +48,15 @@ test("what is wrong is refused", () => {
     assert.throws(() => verified({ ...of("proof")[0], answer: { ...answer, record: each } }), ProofError);
 });
 
+test("only a revision that was asked for may be older than the newest", () => {
+  const old = of("proof").find(({ answer }) => answer.record.revision < answer.size - 1);
+  const checkpoint = new Policy(old.policy).verify(parseNote(old.answer.checkpoint));
+  const ask = (revision: unknown) =>
+    verifyPublication("docs", "main", old.answer, checkpoint, { revision } as { revision?: number });
+  assert.equal(ask(old.answer.record.revision), old.answer.record);
+  for (const revision of [undefined, null, 0]) assert.throws(() => ask(revision), ProofError, String(revision));
+});
+
 /** The newest proof without a freeze, and the records of its tree. */
 function wholeHistory() {
   const records = of("entry").map(({ record }) => record);

@@ -31,6 +31,9 @@ def test_publications_are_verified_by_their_signed_log(
         assert sign(url, signer, operator).size == 2
         assert verified(url, policy, reader) == (2, second)
         assert verified(url, policy, reader, 1) == (1, first)
+        for revision in (0, -1):
+            with pytest.raises(InvalidInput, match="count from 1"):
+                verified(url, policy, reader, revision)
         (third,) = publish(url, "c")
         assert verified(url, policy, reader) == (2, second)  # not signed yet
         sign(url, signer, operator)

@@ -68,6 +68,29 @@ def test_an_older_revision_and_another_root_for_the_same_one_are_refused(store: 
     ]
 
 
+def test_a_revision_that_was_replaced_by_hand_comes_back_only_as_a_newer_one(store: TrustStore) -> None:
+    store.trust("docs", ROOTS[0], revision=5)
+    store.accept("docs", ROOTS[1])
+    store.accept("docs", ROOTS[1])
+    with pytest.raises(ProofError) as refused:
+        store.accept("docs", ROOTS[0], revision=5)
+    assert refused.value.check == "rollback"
+    assert store.root("docs") == ROOTS[1]
+    store.accept("docs", ROOTS[1], revision=6)
+    store.accept("docs", ROOTS[0], revision=7)
+    store.trust("by-hand", ROOTS[0])
+    store.accept("by-hand", ROOTS[0], revision=1)
+    store.trust("other", ROOTS[0])
+    store.accept("other", ROOTS[1])
+    with pytest.raises(ProofError):  # whether the revision is newer than the root that was given by hand is unknown
+        store.accept("other", ROOTS[0], revision=1)
+    for revision in (0, -1):
+        with pytest.raises(InvalidInput, match="count from 1"):
+            store.accept("other", ROOTS[1], revision=revision)
+        with pytest.raises(InvalidInput, match="count from 1"):
+            store.trust("new", ROOTS[1], revision=revision)
+
+
 def test_what_was_seen_is_remembered_by_source_and_changes_no_name(store: TrustStore) -> None:
     store.trust("docs", ROOTS[0])
     store.observe("https://a", "s", "n", 7, ROOTS[7])

@@ -26,7 +26,7 @@ def verify_publication(
         answer: The gateway's answer.
         head: The checkpoint, whose signatures are verified.
         before: The newest checkpoint that was verified before; None if this is the first one.
-        revision: The revision that was asked for; None is the newest of the tree.
+        revision: The revision that was asked for, from 1; None is the newest of the tree.
 
     Raises:
         ProofError: The tree is older than the one before (check ``rollback``) or does not continue it (``fork``), or
@@ -37,7 +37,7 @@ def verify_publication(
     try:
         if before is not None:
             _check_continues(head, before, answer)
-        if (record.scope, record.name) != (scope, name) or record.revision != (revision or record.revision):
+        if (record.scope, record.name) != (scope, name) or revision not in (None, record.revision):
             said = f"{record.scope}/{record.name}, revision {record.revision}"
             raise ProofError(f"the answer is {said}", check="answer")
         if revision is None:

@@ -113,11 +113,12 @@ class TrustStore:
         Args:
             name: 1 to 128 of the characters ``A-Z a-z 0-9 . _ -``, the first neither ``.`` nor ``-``; not a CID.
             root: The CID of a map or list.
-            revision: The revision as which it is published.
+            revision: The revision as which it is published, from 1.
             follows: Where later roots are looked up.
 
         Raises:
-            InvalidInput: The name is malformed or taken by another root, or `root` is not a root.
+            InvalidInput: The name is malformed or taken by another root, `root` is not a root, or `revision` is less
+                than 1.
         """
         _check_name(name)
         accepted = _accepted(root, revision)
@@ -138,21 +139,21 @@ class TrustStore:
         Args:
             name: The name.
             root: The CID of a map or list.
-            revision: The revision as which it is published.
+            revision: The revision as which it is published, from 1; None if it was not looked up.
             force: Whether a rollback is accepted, too.
 
         Raises:
-            InvalidInput: There is no such name, or `root` is not a root.
-            ProofError: It is a rollback (check ``rollback``): `revision` is older than that of an accepted root, or,
-                without a revision, the root is one that was replaced before. Or another root was accepted as the same
-                revision (check ``fork``). Nothing was changed.
+            InvalidInput: There is no such name, `root` is not a root, or `revision` is less than 1.
+            ProofError: It is a rollback (check ``rollback``): `revision` is older than that of an accepted root, or the
+                root is one that was replaced before, and `revision` is not newer than all that were accepted. Or
+                another root was accepted as the same revision (check ``fork``). Nothing was changed.
         """
         accepted = _accepted(root, revision)
 
         def add(document: Document) -> Document:
             held = self._existing(document, name)
             last = held.history[-1]
-            if (last.root, last.revision) == (accepted.root, accepted.revision if revision else last.revision):
+            if last.root == accepted.root and accepted.revision in (None, last.revision):
                 return document
             refusal = _refusal(name, held, accepted)
             if refusal is not None and not force:
@@ -285,23 +286,28 @@ def _accepted(root: str, revision: int | None) -> AcceptedRoot:
     cid = Cid(root)
     if cid.kind == "cas":
         raise InvalidInput(f"{cid.text} is a payload; only the root of a map or a list can be trusted")
+    if revision is not None and revision < 1:
+        raise InvalidInput(f"revision {revision}: revisions count from 1")
     return AcceptedRoot(cid.text, datetime.now(UTC), revision)
 
 
 def _refusal(name: str, held: TrustedName, new: AcceptedRoot) -> ProofError | None:
     """Return why a root is not accepted without force; None if it is."""
     if new.revision is not None:
+        newest = max(each.revision or 0 for each in held.history)
+        if new.revision < newest:
+            return ProofError(
+                f"{name}: revision {new.revision} is older than the accepted {newest}: a rollback", check="rollback"
+            )
         for each in held.history:
-            if each.revision is not None and each.revision > new.revision:
-                return ProofError(
-                    f"{name}: revision {new.revision} is older than the accepted {each.revision}: a rollback",
-                    check="rollback",
-                )
             if each.revision == new.revision and each.root != new.root:
                 return ProofError(
                     f"{name}: revision {new.revision} is {new.root}, but {each.root} was accepted as it: a fork",
                     check="fork",
                 )
+        if new.revision > newest > 0:
+            return None  # a root may be published again
+    if new.root == held.root:
         return None
     for each in held.history:
         if each.root == new.root:

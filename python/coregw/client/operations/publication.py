@@ -52,16 +52,18 @@ def verified(
         name: The name.
         policy: Whose signatures the log's checkpoints must have.
         before: The newest checkpoint that was verified before, as a signed note; None for the first time.
-        revision: The revision; None is the newest one.
+        revision: The revision, from 1; None is the newest one.
 
     Raises:
-        InvalidInput: `scope` or `name` is malformed.
+        InvalidInput: `scope` or `name` is malformed, or `revision` is less than 1.
         RecordNotFound: Nothing is published and signed under the name, as the gateway says.
         ProofError: The checkpoint does not meet the policy (check ``signature`` or ``witnesses``), is older than the
             one before (``rollback``) or contradicts it (``fork``; the details have both notes), or the revision is not
             proven to be in it, or to be its newest one.
     """
     check_name(scope, name)
+    if revision is not None and revision < 1:
+        raise InvalidInput(f"revision {revision}: revisions count from 1")
     known = None if before is None else Checkpoint.parse(Note.parse(before).text)
     params = {"old": str(known.size if known is not None else 0)}
     if revision is not None:
