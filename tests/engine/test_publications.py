@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -349,34 +350,100 @@ async def test_every_revision_and_the_freeze_are_in_the_log_of_a_name(store: Sto
     assert not (await Publications(store).prove("docs", "main", 0, None, 9)).record.frozen
 
 
-async def test_the_log_of_an_earlier_store_is_computed_from_its_revisions(store: Store, records: RecordTable) -> None:
+class Counted:
+    """Counts the rows that a store reads and writes."""
+
+    def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rows = 0
+        get, put = store.get, store.put
+
+        async def counted_get(table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
+            self.rows += len(keys)
+            return await get(table, keys)
+
+        async def counted_put(rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], *args: Any, **options: Any) -> int:
+            self.rows += sum(map(len, rows.values()))
+            return await put(rows, *args, **options)
+
+        monkeypatch.setattr(store, "get", counted_get)
+        monkeypatch.setattr(store, "put", counted_put)
+
+
+async def test_a_proof_reads_few_rows_and_writes_none_whatever_is_lost(
+    store: Store, records: RecordTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(40):
+        await records.publish("docs", "main", CIDS[number % 2], None, NOW)
+    publications = Publications(store)
+    whole = await publications.prove("docs", "main")
+    note = f"o/docs/main\n40\n{whole.root_hash}\n\n— o/docs/main AAAAAAAA\n"
+    await publications.sign("docs", "main", note)
+    nodes = [key for key, _ in await store.list_rows(Table.RECORDS, b"t", None, 99)]
+    await store.delete(Table.RECORDS, [*nodes[40:], revision_key("docs", "main", 30)])
+    counted = Counted(store, monkeypatch)
+    for call in (publications.prove, publications.signed):
+        for revision in (7, 30):
+            with pytest.raises(StoreDamaged):
+                await call("docs", "main", 1, revision)
+    assert counted.rows < 80
+
+
+async def test_the_log_is_computed_again_when_revisions_are_restored(store: Store, records: RecordTable) -> None:
+    await store.put({Table.ROOTS: [(cid, b"") for cid in CIDS]})
     for number in range(6):
         await records.publish("docs", "main", CIDS[number % 2], None, NOW)
-    whole = (await Publications(store).prove("docs", "main")).root_hash
+    whole, given = (await Publications(store).prove("docs", "main")).root_hash, await history(records)
     nodes = [key for key, _ in await store.list_rows(Table.RECORDS, b"t", None, 99)]
     assert len(nodes) == 10
     await store.delete(Table.RECORDS, nodes)
+    assert not await records.restore(given)
     assert (await Publications(store).prove("docs", "main")).root_hash == whole
     await store.delete(Table.RECORDS, nodes[3:])
     await records.publish("docs", "main", CIDS[0], None, NOW)
+    assert not await records.restore(given)
     await proofs_hold(store, "docs", "main")
     await store.delete(Table.RECORDS, nodes)
     await records.freeze("docs", "main", NOW)
+    assert not await records.restore(await history(records))
     await proofs_hold(store, "docs", "main")
 
 
 async def test_publishing_goes_on_when_revisions_are_lost_and_proofs_when_they_are_restored(
     store: Store, records: RecordTable
 ) -> None:
+    await store.put({Table.ROOTS: [(cid, b"") for cid in CIDS]})
     for _ in range(3):
         await records.publish("docs", "main", CIDS[0], None, NOW)
-    lost = await records.history("docs", "main", 1, 1)
+    lost = await history(records)
     await store.delete(Table.RECORDS, [key for key, _ in await store.list_rows(Table.RECORDS, b"t", None, 99)])
     await store.delete(Table.RECORDS, [revision_key("docs", "main", 2)])
     await records.publish("docs", "main", CIDS[1], None, NOW)
     with pytest.raises(StoreDamaged):
         await Publications(store).prove("docs", "main")
-    await store.put({Table.RECORDS: [(revision_key("docs", "main", 2), encode_record(lost[0]))]})
+    assert await records.restore(lost)
+    await proofs_hold(store, "docs", "main")
+
+
+async def test_a_history_that_lost_signed_leaves_gets_no_others_in_their_place(
+    store: Store, records: RecordTable
+) -> None:
+    """A repair falls back to an older revision if the newest is lost: the next publication would fork the log."""
+    await store.put({Table.ROOTS: [(cid, b"") for cid in CIDS]})
+    for _ in range(2):
+        await records.publish("docs", "main", CIDS[0], None, NOW)
+    publications, given = Publications(store), await history(records)
+    await publications.sign(
+        "docs",
+        "main",
+        f"o/docs/main\n2\n{(await publications.prove('docs', 'main')).root_hash}\n\n— o/docs/main AAAAAAAA\n",
+    )
+    await store.delete(Table.RECORDS, [revision_key("docs", "main", 2)])
+    await store.put({Table.RECORDS: [(record_key("docs", "main"), encode_record(given[0]))]})
+    for call in (records.publish("docs", "main", CIDS[1], None, NOW), records.freeze("docs", "main", NOW)):
+        with pytest.raises(StoreDamaged, match="has 1 leaves, but its signed checkpoint 2"):
+            await call
+    assert await records.restore(given)
+    assert (await records.publish("docs", "main", CIDS[1], None, NOW)).revision == 3
     await proofs_hold(store, "docs", "main")
 
 

@@ -9,12 +9,13 @@ Who may publish is decided by `coregw.gateway.admin`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from msgspec import UNSET, structs
 
 from coregw._core import Cid
-from coregw.engine.publications.log import NameLog, checkpoint_key
+from coregw.engine.publications.log import NameLog, checkpoint_key, signed_checkpoint
 from coregw.engine.publications.records import (
     Record,
     check_expected,
@@ -137,6 +138,7 @@ class RecordTable:
                 if (merged := restored_record(None if found is None else decode_record(found), each)) is not None
             ]
             if not rows and current is not None and current.revision >= newest.revision:
+                await self._complete_log(current)
                 return False
             top = newest if current is None or current.revision < newest.revision else current
             if top.revision == newest.revision:
@@ -144,7 +146,17 @@ class RecordTable:
             if await self._store.compare_and_set(
                 Table.RECORDS, record_key(scope, name), value, encode_record(top), rows, [top.root]
             ):
+                await self._complete_log(top)
                 return True
+
+    async def _complete_log(self, newest: Record) -> None:
+        """Compute the rows of a log that are missing, unless revisions are still missing, too."""
+        log = NameLog(self._store, newest.scope, newest.name)
+        try:
+            await log.root(newest.revision + newest.frozen)
+        except StoreDamaged:
+            with suppress(StoreDamaged):
+                await log.complete(newest.revision)
 
     async def in_scope(self, scope: str, after: str | None, limit: int) -> list[Record]:
         """List the newest revisions of at most `limit` names of a scope, in byte order of the names.
@@ -190,16 +202,27 @@ class RecordTable:
         check_names(scope, name)
         key = record_key(scope, name)
         while True:
-            value = await self._newest(scope, name)
+            value, signed = await self._store.get(Table.RECORDS, [key, checkpoint_key(scope, name)])
             current = None if value is None else decode_record(value)
             record = change(current)
             if record is current:
                 return record
+            _require_whole(scope, name, current, signed)
             new = encode_record(record)
             further = [(revision_key(scope, name, record.revision), new)]
             further += await NameLog(self._store, scope, name).rows_of(record)
             if await self._store.compare_and_set(Table.RECORDS, key, value, new, further, requires):
                 return record
+
+
+def _require_whole(scope: str, name: str, current: Record | None, signed: bytes | None) -> None:
+    """Raise `StoreDamaged` if a signed checkpoint has leaves that a history lacks: the next one would fork the log."""
+    size = 0 if current is None else current.revision + current.frozen
+    if signed is not None and (expected := signed_checkpoint(scope, name, signed).size) > size:
+        raise StoreDamaged(
+            f"{scope}/{name} has {size} leaves, but its signed checkpoint {expected}: restore the lost revisions by "
+            "`coregw heal`; nothing was published"
+        )
 
 
 class Publications:
@@ -308,12 +331,12 @@ class Publications:
             RecordNotFound: No checkpoint of the name was signed; what is not signed is not public. Also as `prove`.
         """
         note = await self._checkpoint(scope, name)
-        proof = await self.prove(scope, name, old, revision, Checkpoint.parse(Note.parse(note).text).size)
+        proof = await self.prove(scope, name, old, revision, signed_checkpoint(scope, name, note.encode()).size)
         return structs.replace(proof, checkpoint=note)
 
     async def entries(self, scope: str, name: str, after: int, limit: int) -> tuple[list[PublishedRecord], bool]:
         """List revisions up to the newest signed checkpoint, as `history` does. Raises as `signed`."""
-        size = Checkpoint.parse(Note.parse(await self._checkpoint(scope, name)).text).size
+        size = signed_checkpoint(scope, name, (await self._checkpoint(scope, name)).encode()).size
         records = [each for each in await self._records.history(scope, name, after, limit + 1) if each.revision <= size]
         shown = [each if each.revision + 1 == size else without_freeze(each) for each in records]
         return [_published(record) for record in shown[:limit]], len(records) > limit
@@ -337,7 +360,7 @@ class Publications:
             raise Conflict(f"{what}: the tree of {given.size} leaves has another root", code="checkpoint_mismatch")
         while True:
             (held,) = await self._store.get(Table.RECORDS, [key])
-            size = 0 if held is None else Checkpoint.parse(Note.parse(held).text).size
+            size = 0 if held is None else signed_checkpoint(scope, name, held).size
             if given.size < size:
                 raise Conflict(f"{what}: a checkpoint of {size} leaves is there", code="checkpoint_mismatch")
             if await self._store.compare_and_set(Table.RECORDS, key, held, parsed.encode().encode()):

@@ -5,22 +5,24 @@ t scope 00 name 00 level (1 byte) index (8 bytes)   -> the hash of a complete su
 c scope 00 name 00                                  -> the newest signed checkpoint, a note
 ```
 
-A name's revisions alone determine its tree. So rows that are missing, such as those of stores from before there were
-logs, are computed from the revisions when they are needed. An empty row counts as missing.
+A name's revisions alone determine its tree (`rows_of_history`). Rows are computed from them when revisions are restored
+and when a store is repaired, never by a reader: what is missing is damage. An empty row counts as missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from coregw.engine.publications.records import Record, decode_record, revision_key
-from coregw.errors import StoreDamaged
+from coregw.errors import InvalidInput, StoreDamaged
 from coregw.store import Store, Table
+from coregw.tlog.checkpoint import Checkpoint
 from coregw.tlog.entry import freeze_entry, publication_entry
+from coregw.tlog.note import Note
 from coregw.tlog.tree import Node, consistency_path, cover, inclusion_path, leaf_hash, node_hash, root_of
 
-__all__ = ["NameLog", "checkpoint_key"]
+__all__ = ["NameLog", "checkpoint_key", "node_key", "rows_of_history", "signed_checkpoint"]
 
 _REVISIONS_AT_ONCE: Final = 1000
 
@@ -28,6 +30,58 @@ _REVISIONS_AT_ONCE: Final = 1000
 def checkpoint_key(scope: str, name: str) -> bytes:
     """The key of a name's newest signed checkpoint."""
     return b"c" + scope.encode() + b"\0" + name.encode() + b"\0"
+
+
+def signed_checkpoint(scope: str, name: str, row: bytes) -> Checkpoint:
+    """Return the checkpoint in a row; `StoreDamaged` if it is malformed. No signature is verified."""
+    try:
+        return Checkpoint.parse(Note.parse(row.decode()).text)
+    except (InvalidInput, UnicodeDecodeError) as error:
+        raise StoreDamaged(f"the signed checkpoint of {scope}/{name} is malformed: {error}") from None
+
+
+def node_key(scope: str, name: str, node: Node) -> bytes:
+    """The key of a complete subtree of a name's log."""
+    return (
+        b"t" + scope.encode() + b"\0" + name.encode() + b"\0" + bytes([node.level]) + node.number.to_bytes(8, "big")
+    )
+
+
+def rows_of_history(scope: str, name: str, revisions: Iterable[Record]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield all rows of a name's tree. O(n) hashes, O(log n) memory.
+
+    Args:
+        scope: The scope.
+        name: The name.
+        revisions: All revisions from 1; if the last one is frozen, its freeze is a leaf, too.
+
+    Raises:
+        StoreDamaged: A revision is missing, another one follows a frozen one, or the time of the freeze is missing.
+    """
+    peaks: list[tuple[int, bytes]] = []  # levels and hashes, left to right
+    last: Record | None = None
+    for number, record in enumerate(revisions, 1):
+        if record.revision != number:
+            raise StoreDamaged(f"revision {number} of {scope}/{name} is missing")
+        if last is not None and last.frozen:
+            raise StoreDamaged(f"revision {last.revision} of {scope}/{name} is frozen, but another one follows")
+        last = record
+        yield from _appended(scope, name, peaks, number - 1, leaf_hash(_entry_of(record)))
+    if last is not None and last.frozen:
+        yield from _appended(scope, name, peaks, last.revision, leaf_hash(_freeze_of(last)))
+
+
+def _appended(
+    scope: str, name: str, peaks: list[tuple[int, bytes]], index: int, leaf: bytes
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the rows that a leaf adds to a tree, whose peaks are changed."""
+    level, node = 0, leaf
+    yield node_key(scope, name, Node(0, index)), node
+    while peaks and peaks[-1][0] == level:
+        node = node_hash(peaks.pop()[1], node)
+        level += 1
+        yield node_key(scope, name, Node(level, index >> level)), node
+    peaks.append((level, node))
 
 
 class NameLog:
@@ -89,49 +143,37 @@ class NameLog:
         """Return the hashes of complete subtrees among the first `size` leaves."""
         found = await self._store.get(Table.RECORDS, [self._key(node) for node in nodes])
         if not all(found):
-            await self._rebuild(size)
-            found = await self._store.get(Table.RECORDS, [self._key(node) for node in nodes])
-        if not all(found):
-            raise StoreDamaged(f"the log of {self._scope}/{self._name} has no hashes for {size} leaves")
+            raise StoreDamaged(
+                f"the log of {self._scope}/{self._name} has lost hashes of its {size} leaves; "
+                "`coregw fsck --repair` computes them"
+            )
         return [each for each in found if each]
 
-    async def _rebuild(self, size: int) -> None:
-        """Compute all nodes from the revisions. O(n), once for a name whose nodes are missing."""
-        peaks: list[tuple[int, bytes]] = []  # levels and hashes, left to right
-        for first in range(0, size, _REVISIONS_AT_ONCE):
-            rows: list[tuple[bytes, bytes]] = []
-            for index, leaf in enumerate(await self._leaves(first, min(first + _REVISIONS_AT_ONCE, size)), first):
-                level, node = 0, leaf
-                rows.append((self._key(Node(0, index)), node))
-                while peaks and peaks[-1][0] == level:
-                    node = node_hash(peaks.pop()[1], node)
-                    level += 1
-                    rows.append((self._key(Node(level, index >> level)), node))
-                peaks.append((level, node))
-            await self._store.put({Table.RECORDS: rows})
+    async def complete(self, revisions: int) -> None:
+        """Compute the rows that are missing from all revisions, durably. O(n).
 
-    async def _leaves(self, start: int, end: int) -> list[bytes]:
-        """Return the hashes of leaves: of revisions from `start` + 1, and at the end perhaps of the freeze."""
-        keys = [revision_key(self._scope, self._name, revision) for revision in range(max(start, 1), end + 1)]
-        values = await self._store.get(Table.RECORDS, keys)
-        records = {
-            record.revision: record for record in (decode_record(value) for value in values if value is not None)
-        }
-        leaves = []
-        for index in range(start, end):
-            record = records.get(index + 1)
-            last = records.get(index)
-            if record is not None:
-                leaves.append(leaf_hash(_entry_of(record)))
-            elif last is not None and last.frozen and index == end - 1:
-                leaves.append(leaf_hash(_freeze_of(last)))
-            else:
-                raise StoreDamaged(f"revision {index + 1} of {self._scope}/{self._name} is missing")
-        return leaves
+        Args:
+            revisions: The number of the newest revision.
+
+        Raises:
+            StoreDamaged: A revision is missing, or a row has another hash than follows from the revisions.
+        """
+        records: list[Record] = []
+        for first in range(1, revisions + 1, _REVISIONS_AT_ONCE):
+            numbers = range(first, min(first + _REVISIONS_AT_ONCE, revisions + 1))
+            keys = [revision_key(self._scope, self._name, number) for number in numbers]
+            records += [decode_record(row) for row in await self._store.get(Table.RECORDS, keys) if row is not None]
+        rows = list(rows_of_history(self._scope, self._name, records))
+        for at in range(0, len(rows), _REVISIONS_AT_ONCE):
+            some = rows[at : at + _REVISIONS_AT_ONCE]
+            held = await self._store.get(Table.RECORDS, [key for key, _ in some])
+            if any(there and there != row[1] for row, there in zip(some, held, strict=True)):
+                raise StoreDamaged(f"the log of {self._scope}/{self._name} is not that of its revisions")
+            if missing := [row for row, there in zip(some, held, strict=True) if not there]:
+                await self._store.put({Table.RECORDS: missing})
 
     def _key(self, node: Node) -> bytes:
-        name = self._scope.encode() + b"\0" + self._name.encode() + b"\0"
-        return b"t" + name + bytes([node.level]) + node.number.to_bytes(8, "big")
+        return node_key(self._scope, self._name, node)
 
 
 def _entry_of(record: Record) -> bytes:
