@@ -7,7 +7,6 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -361,9 +360,9 @@ class Counted:
             self.rows += len(keys)
             return await get(table, keys)
 
-        async def counted_put(rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], *args: Any, **options: Any) -> int:
+        async def counted_put(rows: Mapping[Table, Sequence[tuple[bytes, bytes]]], durable: bool = True) -> int:
             self.rows += sum(map(len, rows.values()))
-            return await put(rows, *args, **options)
+            return await put(rows, durable)
 
         monkeypatch.setattr(store, "get", counted_get)
         monkeypatch.setattr(store, "put", counted_put)

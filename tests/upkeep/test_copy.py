@@ -6,19 +6,23 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from coregw import payload_cid
 from coregw._core import Cid
 from coregw.engine import Engine
+from coregw.engine.publications.records import decode_record, encode_record, record_key
 from coregw.errors import Conflict, Unavailable
 from coregw.store import CHUNK_BYTES, Store, Stored, Table
 from coregw.store.collection import CollectableStore
 from coregw.store.memory import MemoryStore
 from coregw.store.rocksdb import open_store
 from coregw.upkeep.copy import Copied, copy_store
+from coregw.upkeep.integrity.online import check_online
 from servers import Bucket, Postgres
 from store.payloads import multihash_of, random_bytes, read, upload
 from store.postgres_support import opened
@@ -175,6 +179,69 @@ async def test_records_of_the_destination_are_replaced_only_on_request(source: C
         await copied(source, destination)
     assert (await copied(source, destination, replace_records=True)).records_copied == 1
     assert await destination.get(Table.RECORDS, [b"~ours"]) == [b"kept"]
+
+
+async def sign(store: Store) -> None:
+    publications = Engine(store).publications
+    head = await publications.prove("scope", "name")
+    note = f"o/scope/name\n{head.size}\n{head.root_hash}\n\n— o/scope/name AAAAAAAA\n"
+    await publications.sign("scope", "name", note)
+
+
+async def test_a_copy_continues_names_with_their_logs_and_checkpoints(source: CollectableStore) -> None:
+    roots = await fill(source)
+    destination = MemoryStore()
+    await copied(source, destination)
+    await sign(destination)
+    publications = Engine(source).publications
+    await publications.publish("scope", "name", roots[0], 2)
+    with pytest.raises(Conflict, match="another record"):
+        await copied(source, destination)
+    await copied(source, destination, replace_records=True)
+    assert (await Engine(destination).publications.get("scope", "name")).revision == 3
+    assert (await Engine(destination).publications.signed("scope", "name")).size == 2
+    await publications.freeze("scope", "name")
+    await sign(source)
+    await copied(source, destination, replace_records=True)
+    await assert_same(source, destination)
+    found = await check_online(destination, lambda _: None)
+    assert found.is_sound, list(found.lines())
+
+
+async def test_no_copy_takes_back_changes_or_unfreezes_what_is_published(source: CollectableStore) -> None:
+    roots = await fill(source)
+    theirs = Engine(source).publications
+
+    async def refused(destination: Store, match: str) -> None:
+        before = await rows(destination)
+        for replace in (False, True):
+            with pytest.raises(Conflict, match=match if replace else "another record"):
+                await copied(source, destination, replace_records=replace)
+            assert await rows(destination) == before
+
+    newer, frozen, other = MemoryStore(), MemoryStore(), MemoryStore()
+    for destination in (newer, frozen, other):
+        await copied(source, destination)
+    await Engine(newer).publications.publish("scope", "name", roots[0], 2)
+    await refused(newer, "has revision 3, the source 2; nothing is taken back")
+    await newer.delete(Table.RECORDS, [record_key("scope", "name")])  # lost, but not what it was
+    with pytest.raises(Conflict, match="a revision that the source lacks"):
+        await copied(source, newer, replace_records=True)
+    await Engine(frozen).publications.freeze("scope", "name")
+    await refused(frozen, "is frozen at revision 2, and not so at the source")
+    await theirs.publish("scope", "name", roots[0], 2)
+    await refused(frozen, "is frozen at revision 2, and not so at the source")
+    await Engine(other).publications.publish("scope", "name", roots[1], 2)
+    await refused(other, "has another revision 3 than the source")
+    await theirs.publish("scope", "name", roots[1], 3)
+    await refused(other, "another (revision 3 than the source|history)|has the log of another history")
+    await theirs.freeze("scope", "name")
+    await copied(source, third := MemoryStore())
+    key = record_key("scope", "name")
+    (row,) = await third.get(Table.RECORDS, [key])
+    later = msgspec.structs.replace(decode_record(row or b""), frozen_at=datetime.now(UTC))
+    await third.put({Table.RECORDS: [(key, encode_record(later))]})
+    await refused(third, "is frozen at revision 4, and not so at the source")
 
 
 async def test_the_command_copies_to_postgresql(tmp_path: Path, primary: Postgres) -> None:

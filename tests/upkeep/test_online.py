@@ -5,17 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from coregw import payload_cid
 from coregw._core import Cid
 from coregw.engine import Engine
+from coregw.engine.publications.log import checkpoint_key, node_key, rows_of_history
+from coregw.engine.publications.records import decode_record, encode_record, record_key, revision_key
 from coregw.engine.roots import INCOMPLETE
 from coregw.store import Table
-from coregw.store.rocksdb import open_store
+from coregw.store.rocksdb import RocksStore, open_store
+from coregw.tlog.tree import Node
+from coregw.upkeep.integrity.check import check_database
+from coregw.upkeep.integrity.files import readable
 from coregw.upkeep.integrity.online import check_online, repair_online
+from coregw.upkeep.integrity.repair import repair_store
 from upkeep.damage_support import fill
 from upkeep.damaged_rows import damage_rows
 
@@ -50,6 +60,111 @@ async def test_a_sound_store_is_sound_while_it_is_written_to(tmp_path: Path) -> 
     counts = [len(roots) for roots in truth.names.values()]
     nodes = sum(2 * count - count.bit_count() for count in counts)  # of the complete subtrees of each name's log
     assert found.records == len(counts) + sum(counts) + nodes
+
+
+async def signed_names(store: RocksStore) -> None:
+    """Publish and sign ``docs/main``: three revisions and a freeze; and ``docs/other``, which stays sound."""
+    engine = Engine(store)
+    roots = [
+        json.loads(await engine.create_root(json.dumps({"arcs": {"a": payload_cid(b"%d" % i)}}).encode()))["root"]
+        for i in range(3)
+    ]
+    for name in ("main", "other"):
+        for root in roots:
+            await engine.publications.publish("docs", name, root, None)
+        if name == "main":
+            await engine.publications.freeze("docs", name)
+        head = await engine.publications.prove("docs", name)
+        note = f"o/docs/{name}\n{head.size}\n{head.root_hash}\n\n— o/docs/{name} AAAAAAAA\n"
+        await engine.publications.sign("docs", name, note)
+
+
+MAIN = ("docs", "main")
+HARMS: dict[str, tuple[Callable[[dict[bytes, bytes]], dict[bytes, bytes]], str, bool]] = {
+    "previous root": (
+        lambda rows: changed(rows, 2, previous_root=decode_record(rows[revision_key(*MAIN, 2)]).root),
+        "revision 2 does not follow the one before",
+        False,
+    ),
+    "frozen in between": (
+        lambda rows: changed(rows, 2, frozen=True, frozen_at=datetime.now(UTC)),
+        "revision 2 is frozen, but another one follows",
+        False,
+    ),
+    "newest of another history": (
+        lambda rows: {record_key(*MAIN): changed(rows, 3, frozen=False, frozen_at=None)[revision_key(*MAIN, 3)]},
+        "its newest revision is not revision 3 of its history",
+        False,
+    ),
+    "unfrozen": (
+        lambda rows: (
+            changed(rows, 3, frozen=False, frozen_at=None)
+            | {record_key(*MAIN): changed(rows, 3, frozen=False, frozen_at=None)[revision_key(*MAIN, 3)]}
+        ),
+        "3 hashes of its log do not follow from its revisions",
+        False,
+    ),
+    "rolled back with its log": (
+        lambda rows: (
+            {key: b"" for key in rows if key[:1] == b"t" and b"main" in key}
+            | changed(rows, 3, frozen=False, frozen_at=None)
+            | {record_key(*MAIN): changed(rows, 3, frozen=False, frozen_at=None)[revision_key(*MAIN, 3)]}
+            | dict(rows_of_history(*MAIN, [decode_record(rows[revision_key(*MAIN, number)]) for number in (1, 2)]))
+            | {node_key(*MAIN, Node(0, 2)): rows[node_key(*MAIN, Node(0, 2))]}
+        ),
+        "its signed checkpoint has 4 leaves, and its history 3: it was rolled back",
+        False,
+    ),
+    "another publication": (
+        lambda rows: changed(rows, 2, published_at=datetime.now(UTC)),
+        "hashes of its log do not follow from its revisions",
+        False,
+    ),
+    "another checkpoint": (
+        lambda rows: {checkpoint_key(*MAIN): rows[checkpoint_key("docs", "other")]},
+        "its signed checkpoint of 3 leaves is of another history",
+        False,
+    ),
+    "no checkpoint": (lambda rows: {checkpoint_key(*MAIN): b"?"}, "its signed checkpoint is malformed", False),
+    "lost hashes": (
+        lambda rows: {node_key(*MAIN, Node(1, 0)): b""},
+        "1 hashes of its log are lost",
+        True,
+    ),
+    "wrong hash": (
+        lambda rows: {node_key(*MAIN, Node(1, 0)): bytes(32)},
+        "1 hashes of its log do not follow from its revisions",
+        True,
+    ),
+}
+
+
+def changed(rows: dict[bytes, bytes], number: int, **changes: object) -> dict[bytes, bytes]:
+    key = revision_key(*MAIN, number)
+    return {key: encode_record(msgspec.structs.replace(decode_record(rows[key]), **changes))}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+async def test_a_name_whose_revisions_log_and_checkpoint_do_not_agree_is_not_sound(tmp_path: Path, harm: str) -> None:
+    make, what, is_repaired = HARMS[harm]
+    async with await open_store(tmp_path / "store", reserve_bytes=0) as store:
+        await signed_names(store)
+        found = await check_online(store, lambda _: None)
+        assert found.is_sound, list(found.lines())
+        rows = {
+            key: row for kind in b"cnrt" for key, row in await store.list_rows(Table.RECORDS, bytes([kind]), None, 99)
+        }
+        await store.put({Table.RECORDS: list(make(rows).items())})
+        online = await check_online(store, lambda _: None)
+        assert [(each.scope, each.name) for each in online.affected_records] == [MAIN]
+        assert what in online.affected_records[0].what
+        assert not online.is_sound
+    shutil.copytree(tmp_path / "store", tmp_path / "other")
+    with readable(tmp_path / "store") as files:
+        assert check_database(files, lambda _: None).affected_records == online.affected_records
+    assert repair_store(tmp_path / "store", lambda _: None).is_sound == is_repaired
+    async with await open_store(tmp_path / "other", reserve_bytes=0) as store:
+        assert (await repair_online(store, lambda _: None)).is_sound == is_repaired
 
 
 async def test_damaged_rows_are_named_with_what_is_above_them_and_a_repair_notes_what_is_lost(tmp_path: Path) -> None:

@@ -19,16 +19,21 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from coregw._core import Cid
+from coregw.engine.publications.log import signed_checkpoint
+from coregw.engine.publications.records import decode_record, revision_key, without_freeze
 from coregw.engine.roots import INCOMPLETE
-from coregw.errors import Conflict
+from coregw.errors import Conflict, StoreDamaged
 from coregw.messages import Message
 from coregw.store import Store, Stored, Table
 from coregw.store.collection import CollectableStore, Collection, Item
+from coregw.upkeep.integrity.records import CHECKPOINTS, LOG, NEWEST, REVISIONS
 from coregw.upkeep.listings import all_items, all_records
 from coregw.upkeep.marks import MarkFile
 from coregw.upkeep.transfer import Report, Transfer
 
 __all__ = ["Copied", "copy_store"]
+
+Row = tuple[bytes, bytes]
 
 _SPARED_SECONDS: Final = 0.0
 
@@ -70,11 +75,14 @@ async def copy_store(
     Args:
         source: What is copied. No garbage of it can be collected meanwhile.
         destination: Where to. What it holds besides is kept.
-        replace_records: Whether records of the destination that differ are replaced.
+        replace_records: Whether records of the destination that differ are replaced. A published name is only
+            continued: nothing is unfrozen, and no revision taken back or changed.
         report: Called often, with how far it is.
 
     Raises:
-        Conflict: The destination has another record under a key of the source.
+        Conflict: The destination has another record under a key of the source, or another history of a name; no record
+            was copied.
+        StoreDamaged: A record of a published name is malformed.
         Unavailable: A store does not answer, or garbage was collected at the destination; run it again.
         StorageFull: The destination has no room.
     """
@@ -141,20 +149,82 @@ class _Copy:
                 self._roots_copied += 1
 
     async def _copy_records(self, replace: bool) -> int:
+        async for rows in all_records(self._source):  # so that nothing is replaced if something may not be
+            await self._to_write(rows, replace=replace)
         copied = 0
         async for rows in all_records(self._source):
-            present = await self._destination.get(Table.RECORDS, [key for key, _ in rows])
-            pairs = zip(rows, present, strict=True)
-            if not replace:
-                different = [row[0] for row, held in pairs if held is not None and held != row[1]]
-                if different:
-                    raise Conflict(
-                        f"the destination has another record under the key {different[0]!r}; publish there no "
-                        "more, or replace its records"
-                    )
-                pairs = zip(rows, present, strict=True)
-            if missing := [row for row, held in pairs if held != row[1]]:
-                await self._destination.put({Table.RECORDS: missing})
-                copied += len(missing)
+            written = await self._to_write(rows, replace=replace)
+            new = [row for row, held in written if held is None]
+            if new:
+                await self._destination.put({Table.RECORDS: new})
+            for (key, value), held in written:
+                if held is not None and not await self._destination.compare_and_set(Table.RECORDS, key, held, value):
+                    raise Conflict(f"the record under the key {key!r} changed at the destination; copy again")
+            copied += len(written)
             self._transfer.tell("copying records", copied, "records")
         return copied
+
+    async def _to_write(self, rows: Sequence[Row], *, replace: bool) -> list[tuple[Row, bytes | None]]:
+        """Return the rows of the source that the destination takes, each with what that holds under their keys.
+
+        Raises:
+            Conflict: It holds another record that may not be replaced.
+        """
+        present = await self._destination.get(Table.RECORDS, [key for key, _ in rows])
+        found = [(row, held) for row, held in zip(rows, present, strict=True) if held != row[1]]
+        if not replace:
+            for (key, _), held in found:
+                if held is not None:
+                    raise Conflict(
+                        f"the destination has another record under the key {key!r}; publish there no more, or replace "
+                        "its records"
+                    )
+            return found
+        written = [(row, held) for row, held in found if held is None or _may_replace(row, held)]
+        newest = [decode_record(value) for (key, value), _ in found if key[:1] == NEWEST]
+        follow = [revision_key(each.scope, each.name, each.revision + 1) for each in newest]
+        further = await self._destination.get(Table.RECORDS, follow) if follow else []
+        for key, value in zip(follow, further, strict=True):
+            if value is not None:
+                raise Conflict(f"the destination has a revision that the source lacks, under the key {key!r}")
+        return written
+
+
+def _may_replace(row: Row, held: bytes) -> bool:
+    """Whether a row of the source takes the place of another one; if not, that one stays.
+
+    Published names only continue: nothing is unfrozen, no revision taken back or changed, and no signed checkpoint
+    replaced by an older one.
+
+    Raises:
+        Conflict: The source has another history of a name.
+    """
+    key, value = row
+    if key[:1] == LOG:
+        if held and value and held != value:
+            raise Conflict(f"the destination has the log of another history, under the key {key!r}")
+        return not held
+    if key[:1] == CHECKPOINTS:
+        scope, name = (part.decode() for part in key[1:].split(b"\0", 2)[:2])
+        try:
+            signed = signed_checkpoint(scope, name, held).size
+        except StoreDamaged:
+            return True
+        return signed_checkpoint(scope, name, value).size >= signed
+    if key[:1] not in (NEWEST, REVISIONS):
+        return True
+    try:
+        before = decode_record(held)
+    except StoreDamaged:
+        return True
+    after = decode_record(value)
+    what = f"{before.scope}/{before.name} of the destination"
+    if before.revision > after.revision:
+        raise Conflict(f"{what} has revision {before.revision}, the source {after.revision}; nothing is taken back")
+    if before.frozen and before != after:
+        raise Conflict(
+            f"{what} is frozen at revision {before.revision}, and not so at the source", code="record_frozen"
+        )
+    if before.revision == after.revision and without_freeze(before) != without_freeze(after):
+        raise Conflict(f"{what} has another revision {before.revision} than the source", code="revision_mismatch")
+    return True

@@ -27,7 +27,11 @@ _EMBEDDED = "rocksdb:"
 @click.option("--to", "destination", metavar="STORE", required=True, help="rocksdb:DIR or postgresql://...")
 @click.option("--from-bucket", metavar="s3://...", help="Bucket of the source, if it has one.")
 @click.option("--to-bucket", metavar="s3://...", help="Bucket of the destination, if it has one.")
-@click.option("--replace-records", is_flag=True, help="Replace records of the destination that differ.")
+@click.option(
+    "--replace-records",
+    is_flag=True,
+    help="Replace records of the destination that differ; names only continue: nothing is unfrozen or taken back.",
+)
 @json_option
 def command(
     source: str,

@@ -42,9 +42,7 @@ def signed_checkpoint(scope: str, name: str, row: bytes) -> Checkpoint:
 
 def node_key(scope: str, name: str, node: Node) -> bytes:
     """The key of a complete subtree of a name's log."""
-    return (
-        b"t" + scope.encode() + b"\0" + name.encode() + b"\0" + bytes([node.level]) + node.number.to_bytes(8, "big")
-    )
+    return b"t" + scope.encode() + b"\0" + name.encode() + b"\0" + bytes([node.level]) + node.number.to_bytes(8, "big")
 
 
 def rows_of_history(scope: str, name: str, revisions: Iterable[Record]) -> Iterator[tuple[bytes, bytes]]:

@@ -28,7 +28,7 @@ from coregw.upkeep.integrity.findings import (
 )
 from coregw.upkeep.integrity.pages import Harm, PageCheck, StoredPage, is_root
 from coregw.upkeep.integrity.payloads import Orphan, hasher_of, orphans, payload_of, payloads_by_upload
-from coregw.upkeep.integrity.records import LOST, published, unreadable_rows
+from coregw.upkeep.integrity.records import LOST, Published, published, unreadable_rows
 from coregw.upkeep.pins import LOST_PINS, pin_name
 
 __all__ = ["Known", "Report", "StoreCheck", "check_database"]
@@ -121,10 +121,7 @@ class StoreCheck:
             self.pages.spread(self.payload_harms, held.__contains__)
         affected = {each.root: each for each in self._affected_roots()}
         damaged_pages, missing_pages = self._damaged_pages(), self._missing_pages()
-        names = (
-            each.finding(lambda root: root not in held or Cid(root).text in affected)
-            for each in published(self._database)
-        )
+        names = (each.finding(lambda root: root not in held or Cid(root).text in affected) for each in self.names())
         result = CheckResult(
             is_sound=False,
             bytes=self._database.bytes,
@@ -303,6 +300,12 @@ class StoreCheck:
             for digest, tree in missing
             if digest in reached
         ]
+
+    # --- names --------------------------------------------------------------------------------------------------------
+
+    def names(self) -> Iterator[Published]:
+        """Iterate over the published names."""
+        return published(self._database)
 
     # --- progress -----------------------------------------------------------------------------------------------------
 

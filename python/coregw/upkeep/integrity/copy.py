@@ -29,7 +29,7 @@ from coregw.store.rocksdb.raw.database import RawDatabase
 from coregw.upkeep.integrity.check import StoreCheck
 from coregw.upkeep.integrity.pages import Harm
 from coregw.upkeep.integrity.payloads import Orphan, payloads_by_upload
-from coregw.upkeep.integrity.records import NEWEST, REVISIONS, lost_key, published, unreadable_rows
+from coregw.upkeep.integrity.records import LOG, NEWEST, REVISIONS, lost_key, published, unreadable_rows
 from coregw.upkeep.pins import LOST_PINS, pin_name
 
 __all__ = ["StoreCopy"]
@@ -161,7 +161,7 @@ class StoreCopy:
 
     def _copy_records(self) -> None:
         for row in self._source.rows(Family.RECORDS):
-            if row.newest is not None and row.key[:1] not in (NEWEST, REVISIONS):
+            if row.newest is not None and row.key[:1] not in (NEWEST, REVISIONS, LOG):
                 self._put(Family.RECORDS, row.key, bytes(row.newest.value or b""))
         for key in unreadable_rows(self._source):
             if pin_name(key) is not None:
@@ -169,6 +169,8 @@ class StoreCopy:
         for name in published(self._source):
             for number, record in name.revisions.items():
                 self._put(Family.RECORDS, revision_key(name.scope, name.name, number), encode_record(record))
+            for key, node in name.log.items():
+                self._put(Family.RECORDS, key, node)
             if name.newest is not None:
                 self._put(Family.RECORDS, record_key(name.scope, name.name), encode_record(name.newest))
 

@@ -115,7 +115,8 @@ class CheckResult(Message, frozen=True, kw_only=True):
             openings), `expired` (before when roots have expired) and `undated` (when rows without a date count as
             dated). A start and a repair renew them with values that keep more, or for longer.
         affected_roots: Held roots below which something is damaged.
-        affected_records: Published names whose root is affected, or which have lost revisions.
+        affected_records: Published names whose root is affected, which have lost revisions, or whose revisions, log and
+            signed checkpoint do not agree.
         unnamed: Where rows were lost whose names are not known.
         incomplete_roots: Roots of which a repair could not copy all pages, and which were not healed since.
         lost: Payloads that a repair could not copy, and which were not healed since.

@@ -5,7 +5,8 @@ database's own tools check these. Nothing is locked, and rows that come or go me
 is asked for again, and belongs to a root that is still held.
 
 A repair removes what does not match its name, so that it can be stored again, and notes what is lost for `coregw heal`.
-It derives all guides (`coregw.store.guides`) from the pages again, also those that were never there.
+It derives all guides (`coregw.store.guides`) from the pages again, also those that were never there, and the logs of
+published names from their revisions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 from coregw._core import Cid, page_guides, page_links
 from coregw.engine.roots import INCOMPLETE
-from coregw.errors import PayloadNotFound, StoreDamaged
+from coregw.errors import PayloadNotFound, StoreDamaged, Unavailable
 from coregw.messages.progress import Progress
 from coregw.store import CHUNK_BYTES, MAX_PAYLOADS_BYTES, Stored, Table
 from coregw.store.collection import CollectableStore, Item, collect_in_turn
@@ -31,7 +32,7 @@ from coregw.upkeep.integrity.check import Known, Report, StoreCheck
 from coregw.upkeep.integrity.findings import CheckResult, DamagedObject, RepairResult, page_cid, payload_cid
 from coregw.upkeep.integrity.pages import Harm, StoredPage
 from coregw.upkeep.integrity.payloads import hasher_of
-from coregw.upkeep.integrity.records import lost_key
+from coregw.upkeep.integrity.records import CHECKPOINTS, LOG, NEWEST, REVISIONS, Published, lost_key
 from coregw.waiting import to_end
 
 __all__ = ["OnlineCheck", "StoreRows", "check_online", "repair_online"]
@@ -42,6 +43,7 @@ OnRead = Callable[[int], None]
 _TABLES: Final = {Family.PAGES: Table.PAGES, Family.RECORDS: Table.RECORDS, Family.ROOTS: Table.ROOTS}
 _LISTED_AT_ONCE: Final = 256
 _GUIDES_AT_ONCE: Final = 64
+_ATTEMPTS: Final = 10
 _ITEMS_AT_ONCE: Final = 10_000
 _CHECK_WAITS_SECONDS: Final = 600.0
 _REPAIR_WAITS_SECONDS: Final = 10.0
@@ -89,13 +91,17 @@ class StoreRows:
         if table is None:  # payloads are listed otherwise, and the rest is this store's own
             return
         for byte in range(first[0] if first else 0, 256 if end is None else end[0]):
-            after: bytes | None = None
-            while rows := self.call(
-                self.store.list_rows(table, bytes([byte]), after, _LISTED_AT_ONCE),
-                lambda rows: sum(len(key) + len(value) for key, value in rows),
-            ):
-                after = rows[-1][0]
-                yield from (RawRow(key, [Entry(key, 0, value, is_intact=True)]) for key, value in rows)
+            yield from self.below(bytes([byte]), table)
+
+    def below(self, prefix: bytes, table: Table = Table.RECORDS) -> Iterator[RawRow]:
+        """Iterate over the rows of a table whose keys begin with a prefix, in key order."""
+        after: bytes | None = None
+        while rows := self.call(
+            self.store.list_rows(table, prefix, after, _LISTED_AT_ONCE),
+            lambda rows: sum(len(key) + len(value) for key, value in rows),
+        ):
+            after = rows[-1][0]
+            yield from (RawRow(key, [Entry(key, 0, value, is_intact=True)]) for key, value in rows)
 
     def payloads(self) -> Iterator[list[Item]]:
         """Iterate over the payloads. Waits while garbage is collected."""
@@ -252,6 +258,21 @@ class OnlineCheck(StoreCheck):
             ]
         return found
 
+    def names(self) -> Iterator[Published]:
+        """See `StoreCheck.names`: one that seems damaged is read again, since its rows are not read at one moment."""
+        for each in super().names():
+            yield each if each.what is None else self._again(each)
+
+    def _again(self, name: Published) -> Published:
+        """Read the rows of a name that change together: until nothing was published meanwhile."""
+        newest = NEWEST + name.key
+        for _ in range(_ATTEMPTS):
+            before = self._rows.call(self._rows.store.get(Table.RECORDS, [newest]))
+            rows = {kind: list(self._rows.below(kind + name.key)) for kind in (CHECKPOINTS, NEWEST, REVISIONS, LOG)}
+            if before == self._rows.call(self._rows.store.get(Table.RECORDS, [newest])):
+                return Published(name.key, rows)
+        raise Unavailable(f"{name.scope}/{name.name} is published too often to be checked; try again")
+
     def held_payloads(self) -> Known:
         """See `StoreCheck.held_payloads`."""
         if not self._held:
@@ -317,6 +338,7 @@ async def repair_online(store: CollectableStore, report: Report) -> RepairResult
             await store.compare_and_set(Table.ROOTS, root, value, INCOMPLETE)
     if isinstance(store, GuidedStore):
         await rows.in_thread(lambda: _guide_again(rows, check))
+    await rows.in_thread(lambda: _log_again(rows, check))
     repaired = await check_online(store, report)
     return RepairResult(found=found, repaired=repaired, kept="", recovered_payloads=[], recovered_roots=[])
 
@@ -330,6 +352,15 @@ def _guide_again(rows: StoreRows, check: OnlineCheck) -> None:
     while batch := list(islice(pages, _LISTED_AT_ONCE)):
         if guides := [Guide(*guide) for guide in page_guides(batch)]:
             rows.call(rows.store.set_guides([guide.page for guide in guides], guides))
+
+
+def _log_again(rows: StoreRows, check: OnlineCheck) -> None:
+    """Set the rows of logs that do not follow from the revisions of their names. O(revisions)."""
+    for name in check.names():
+        if name.what is not None:
+            log = iter(name.log.items())
+            while batch := list(islice(log, _LISTED_AT_ONCE)):
+                rows.call(rows.store.put({Table.RECORDS: batch}))
 
 
 async def _next(pieces: Any) -> bytes:  # noqa: ANN401 - an asynchronous iterator

@@ -1,4 +1,4 @@
-"""Checking records: the revisions of each published name, and the rows of other services.
+"""Checking records: the history, log and checkpoint of each published name, and the rows of other services.
 
 A repair notes what it could not copy in the store, so that `coregw heal` knows what to fetch: a payload as a row
 ``l multihash`` of `Table.RECORDS`. A root whose tree is not complete keeps its row in `Table.ROOTS`, with
@@ -7,25 +7,32 @@ A repair notes what it could not copy in the store, so that `coregw heal` knows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import merge
 from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from coregw._core import Cid
-from coregw.engine.publications.records import Record, decode_record
+from coregw.engine.publications.log import node_key, rows_of_history, signed_checkpoint
+from coregw.engine.publications.records import Record, decode_record, record_key, revision_key
 from coregw.errors import StoreDamaged
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.raw.database import RawRow, Rows
+from coregw.tlog.tree import cover, root_of
 from coregw.upkeep.integrity.findings import AffectedRecord
 
-__all__ = ["LOST", "NEWEST", "REVISIONS", "Published", "lost_key", "published", "unreadable_rows"]
+__all__ = ["CHECKPOINTS", "LOG", "LOST", "NEWEST", "REVISIONS", "Published", "lost_key", "published", "unreadable_rows"]
 
 LOST: Final = b"l"
 """The first byte of the keys that note lost payloads."""
 
 NEWEST: Final = b"n"
 REVISIONS: Final = b"r"
-_REVISION_BYTES: Final = 8
+CHECKPOINTS: Final = b"c"
+LOG: Final = b"t"
+_REST_BYTES: Final = {NEWEST: 0, CHECKPOINTS: 0, REVISIONS: 8, LOG: 9}
+"""The kinds of rows of a name, and what follows it in their keys: a revision; a level and an index."""
 
 
 def lost_key(multihash: bytes) -> bytes:
@@ -36,28 +43,39 @@ def lost_key(multihash: bytes) -> bytes:
 class Published:
     """What the files say of one published name.
 
+    Args:
+        key: Its scope and name, each ended by a byte 00.
+        rows: Its rows by kind; at least one of `NEWEST` or `REVISIONS`.
+
     Attributes:
         scope: The scope.
         name: The name.
         newest: Its newest revision, None if no revision is readable.
         what: What is wrong; None if nothing is.
         revisions: The readable revisions by number.
+        log: The rows of the log: those that follow from the revisions if these are a whole history, else what there is.
     """
 
-    def __init__(self, key: bytes, newest: RawRow | None, revisions: list[RawRow]) -> None:
+    def __init__(self, key: bytes, rows: Mapping[bytes, Sequence[RawRow]]) -> None:
         scope, name = (part.decode("utf-8", "replace") for part in key.split(b"\0", 2)[:2])
         self.scope, self.name = scope, name
-        self.revisions = {each.revision: each for each in map(_decoded, revisions) if each is not None}
-        last = None if newest is None else _decoded(newest)
+        self.key = key
+        decoded = (self._decoded(row) for row in rows.get(REVISIONS, ()))
+        self.revisions = {each.revision: each for each in decoded if each is not None}
+        last = next((self._decoded(row) for row in rows.get(NEWEST, ())), None)
         highest = max(self.revisions, default=0)
         self.newest = last
         self.what: str | None = None
+        log = (row for row in rows.get(LOG, ()) if row.newest is not None and row.newest.value)
+        self.log = {row.key: bytes(row.newest.value or b"") for row in log if row.newest is not None}
         if last is None or highest > last.revision:
             self.newest = self.revisions.get(highest)
             self.what = "its newest revision may be lost"
         elif last.revision not in self.revisions:
             self.revisions[last.revision] = last
             self.what = f"revision {last.revision} is missing from its history"
+        elif last != self.revisions[last.revision]:
+            self.what = f"its newest revision is not revision {last.revision} of its history"
         missing = (
             []
             if self.newest is None
@@ -65,6 +83,65 @@ class Published:
         )
         if missing:
             self.what = f"{len(missing)} revisions are lost, the first is {missing[0]}"
+        else:
+            self.what = self.what or self._broken() or self._misrecorded()
+        self.what = self.what or self._missigned(rows.get(CHECKPOINTS, ()))
+
+    def _broken(self) -> str | None:
+        """What is wrong with the chain of all revisions."""
+        before: Record | None = None
+        for _, each in sorted(self.revisions.items()):
+            if each.previous_root != (None if before is None else before.root):
+                return f"revision {each.revision} does not follow the one before: it names another previous root"
+            if before is not None and before.frozen:
+                return f"revision {before.revision} is frozen, but another one follows"
+            if each.frozen != (each.frozen_at is not None):
+                return f"whether revision {each.revision} is frozen is contradictory"
+            before = each
+        return None
+
+    def _misrecorded(self) -> str | None:
+        """Compute the log of a whole history. Returns what is wrong with its rows."""
+        held, history = self.log, (each for _, each in sorted(self.revisions.items()))
+        self.log = dict(rows_of_history(self.scope, self.name, history))
+        if wrong := sum(self.log.get(key) != value for key, value in held.items()):
+            return f"{wrong} hashes of its log do not follow from its revisions"
+        if lost := len(self.log) - len(held):
+            return f"{lost} hashes of its log are lost"
+        return None
+
+    def _missigned(self, rows: Sequence[RawRow]) -> str | None:
+        """What is wrong with the signed checkpoint, if there is one."""
+        entry = next((row.newest for row in rows), None)
+        if entry is None or entry.value is None:
+            return None
+        try:
+            head = signed_checkpoint(self.scope, self.name, bytes(entry.value))
+        except StoreDamaged:
+            return "its signed checkpoint is malformed"
+        leaves = 0 if self.newest is None else self.newest.revision + self.newest.frozen
+        if head.size > leaves:
+            return f"its signed checkpoint has {head.size} leaves, and its history {leaves}: it was rolled back"
+        nodes = [self.log.get(node_key(self.scope, self.name, node)) for node in cover(0, head.size)]
+        if all(nodes) and root_of([node for node in nodes if node is not None]) != head.root:
+            return f"its signed checkpoint of {head.size} leaves is of another history"
+        return None
+
+    def _decoded(self, row: RawRow) -> Record | None:
+        """Return the record of a row; None if it is not readable, or that of another key."""
+        entry = row.newest
+        if entry is None or entry.value is None:
+            return None
+        try:
+            record = decode_record(bytes(entry.value))
+        except StoreDamaged:
+            return None
+        expected = (
+            record_key(record.scope, record.name)
+            if row.key[:1] == NEWEST
+            else revision_key(record.scope, record.name, record.revision)
+        )
+        return record if row.key == expected else None
 
     def finding(self, is_affected: Callable[[bytes], bool]) -> AffectedRecord | None:
         """What there is to report; `is_affected` says it of a root (binary CID)."""
@@ -80,20 +157,12 @@ class Published:
 
 
 def published(database: Rows) -> Iterator[Published]:
-    """Iterate over the published names, in the order of their keys. Memory: the revisions of one name."""
-    newest = _by_name(database, NEWEST)
-    revisions = _by_name(database, REVISIONS)
-    one, other = next(newest, None), next(revisions, None)
-    while one is not None or other is not None:
-        key = min(each[0] for each in (one, other) if each is not None)
-        first: RawRow | None = None
-        rows: list[RawRow] = []
-        if one is not None and one[0] == key:
-            first, one = one[1][0], next(newest, None)
-        if other is not None and other[0] == key:
-            rows, other = other[1], next(revisions, None)
-        if first is not None or any(row.newest is not None for row in rows):
-            yield Published(key, first, rows)
+    """Iterate over the published names, in the order of their keys. Memory: the revisions and the log of one name."""
+    named = [_by_name(database, kind) for kind in _REST_BYTES]
+    for key, group in groupby(merge(*named, key=itemgetter(0)), key=itemgetter(0)):
+        rows = {kind: each for _, kind, each in group}
+        if rows.get(NEWEST) or any(row.newest is not None for row in rows.get(REVISIONS, ())):
+            yield Published(key, rows)
 
 
 def unreadable_rows(database: Rows) -> Iterator[bytes]:
@@ -103,27 +172,16 @@ def unreadable_rows(database: Rows) -> Iterator[bytes]:
             yield row.key
 
 
-def _by_name(database: Rows, owner: bytes) -> Iterator[tuple[bytes, list[RawRow]]]:
-    """Iterate over (scope 00 name 00, rows)."""
-    end = bytes((owner[0] + 1,))
-    rows = (row for row in database.rows(Family.RECORDS, owner, end) if not row.is_deleted and _name_of(row.key))
+def _by_name(database: Rows, kind: bytes) -> Iterator[tuple[bytes, bytes, list[RawRow]]]:
+    """Iterate over (scope 00 name 00, kind, rows)."""
+    end = bytes((kind[0] + 1,))
+    rows = (row for row in database.rows(Family.RECORDS, kind, end) if not row.is_deleted and _name_of(row.key))
     for key, group in groupby(rows, key=lambda row: _name_of(row.key)):
-        yield key, list(group)
+        yield key, kind, list(group)
 
 
 def _name_of(key: bytes) -> bytes:
     """The part of a key that names scope and name; empty if it does not."""
     scope, _, rest = key[1:].partition(b"\0")
-    name, zero, revision = rest.partition(b"\0")
-    is_form = bool(scope and name and zero) and len(revision) == (_REVISION_BYTES if key[:1] == REVISIONS else 0)
-    return scope + b"\0" + name + b"\0" if is_form else b""
-
-
-def _decoded(row: RawRow) -> Record | None:
-    entry = row.newest
-    if entry is None or entry.value is None:
-        return None
-    try:
-        return decode_record(bytes(entry.value))
-    except StoreDamaged:
-        return None
+    name, zero, rest = rest.partition(b"\0")
+    return scope + b"\0" + name + b"\0" if scope and name and zero and len(rest) == _REST_BYTES[key[:1]] else b""
