@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx2
@@ -86,6 +90,63 @@ def test_garbage_is_collected_and_roots_are_pinned_without_a_gateway(tmp_path: P
     )
     assert serving.run("gc", "--data", tmp_path / "nothing").returncode == 1
     assert not (tmp_path / "nothing").exists()
+
+
+@pytest.mark.parametrize("is_served", [True, False])
+def test_roots_of_trusted_names_stay_unless_they_are_dropped(tmp_path: Path, is_served: bool) -> None:
+    data, trust = tmp_path / "data", {"COREGW_TRUST": str(tmp_path / "trust.json")}
+    with ExitStack() as stack:
+        process = stack.enter_context(serving.process(data))
+        with coregw.Client(process.url) as client:
+            trusted, other = client.create_root(ARCS), client.create_root({**ARCS, "other": B})
+        coregw.TrustStore(trust["COREGW_TRUST"]).trust("mine", trusted)
+        if not is_served:
+            stack.close()
+
+        def collect(*options: str) -> subprocess.CompletedProcess[str]:
+            done = serving.run("gc", "--data", data, "--grace", "0", *options, environ=trust)
+            assert done.returncode == 0, done.stderr
+            return done
+
+        dry = collect("--dry-run")
+        assert f"would remove {other}, " in dry.stdout
+        assert trusted not in dry.stdout
+        assert json.loads(collect("--json").stdout)["roots_removed"] == 1
+        assert json.loads(collect("--json", "--dry-run", "--drop-trusted").stdout)["listed_roots"][0]["root"] == trusted
+        assert json.loads(collect("--json", "--drop-trusted").stdout)["roots_removed"] == 1
+        Path(trust["COREGW_TRUST"]).write_text("?")
+        assert serving.run("gc", "--data", data, environ=trust).returncode == 1
+
+
+def test_a_terminal_is_asked_before_young_roots_are_removed(tmp_path: Path) -> None:
+    with serving.process(tmp_path) as process, coregw.Client(process.url) as client:
+        root = client.create_root(ARCS)
+    command = [sys.executable, "-m", "coregw", "gc", "--data", str(tmp_path), "--grace", "0"]
+
+    def answer(text: bytes, *options: str) -> tuple[int, bytes]:
+        ours, theirs = os.openpty()
+        with os.fdopen(ours, "rb", buffering=0) as terminal:
+            os.write(ours, text)
+            process = subprocess.Popen([*command, *options], stdin=theirs, stdout=subprocess.PIPE, stderr=theirs)
+            os.close(theirs)
+            shown, _ = process.communicate()
+            code = process.returncode
+            with suppress(OSError):
+                while part := terminal.read(1 << 16):
+                    shown += part
+        return code, shown
+
+    code, shown = answer(b"n\n")
+    assert code == 1
+    assert root.encode() in shown
+    assert b"1 of 1 roots that would be removed are younger than seven days. Remove them?" in shown
+    code, shown = answer(b"", "--dry-run")
+    assert (code, root.encode() in shown, b"Remove them?" in shown) == (0, True, False)
+    code, shown = answer(b"y\n")
+    assert code == 0
+    assert re.search(rb"^roots removed +1$", shown, re.MULTILINE)
+    code, shown = answer(b"")
+    assert (code, b"Remove them?" in shown) == (0, False)
 
 
 @pytest.mark.parametrize(

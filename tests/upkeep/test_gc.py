@@ -11,6 +11,7 @@ import pytest
 
 import coregw
 from coregw.errors import InvalidInput, PayloadNotFound, RecordNotFound, RootNotFound, StoreDamaged, Unavailable
+from coregw.messages.maintenance import GarbageCollected, GarbageRoot
 from coregw.messages.progress import Progress
 from coregw.store import Stored, Table
 from coregw.upkeep.gc import MARKS_FOLDER, collect_garbage
@@ -108,6 +109,50 @@ async def test_as_much_history_of_a_published_name_stays_as_is_configured(site: 
     site.time.seconds += 100
     assert (await site.collect(grace=60, revisions=2)).roots_removed == 3
     assert [await is_held(site, root) for root in [*roots, other]] == [False, False, False, True, True, True]
+
+
+async def test_the_root_of_the_newest_signed_checkpoint_stays_however_many_revisions_follow(site: Site) -> None:
+    roots = [await site.create({"a": A, f"{number}": B}) for number in range(6)]
+    publications = site.engine.publications
+    for number, root in enumerate(roots):
+        await site.publish(root)
+        if number in (1, 2):
+            head = await publications.prove("docs", "main")
+            note = f"o/docs/main\n{head.size}\n{head.root_hash}\n\n— o/docs/main AAAAAAAA\n"
+            await publications.sign("docs", "main", note)
+    site.time.seconds += 100
+    assert (await site.collect(grace=60, revisions=2)).roots_removed == 3
+    assert (await publications.signed("docs", "main")).record.root == roots[2]
+    assert [await is_held(site, root) for root in roots] == [False, False, True, False, True, True]
+
+
+async def test_named_roots_stay_and_a_dry_run_lists_the_others(site: Site) -> None:
+    inner = await site.create({"x": A})
+    named, other = await site.create({"inner": inner}), await site.create({"b": B})
+    site.time.seconds += 100
+    absent = coregw.Map({"absent": A}).root
+    keep = [bytes(coregw.Cid(root)) for root in (named, absent)]
+
+    async def collect(*, dry_run: bool = False, ask: float = 0) -> GarbageCollected:
+        return await collect_garbage(
+            site.store,
+            grace_seconds=60,
+            revisions=0,
+            dry_run=dry_run,
+            report=lambda _: None,
+            keep=keep,
+            ask_seconds=ask,
+        )
+
+    dry = await collect(dry_run=True)
+    assert (dry.roots_removed, dry.listed_roots) == (1, [GarbageRoot(root=other, age_seconds=100)])
+    asked = await collect(ask=101)
+    assert (asked.dry_run, asked.young_roots, asked.listed_roots) == (True, 1, dry.listed_roots)
+    assert await is_held(site, other)
+    site.time.seconds += 10
+    done = await collect(ask=101)
+    assert (done.dry_run, done.young_roots, done.roots_removed, done.listed_roots) == (False, 0, 1, [])
+    assert [await is_held(site, root) for root in (inner, named, other)] == [True, True, False]
 
 
 class Later(datetime):

@@ -22,11 +22,14 @@ from coregw.gateway.http.origins import check_hosts
 from coregw.gateway.limits.peers import LOOPBACK, Proxies
 from coregw.store.addresses import masked
 
-__all__ = ["CONFIG_VARIABLE", "GIB", "KIB", "MIB", "Settings"]
+__all__ = ["CONFIG_VARIABLE", "GIB", "GRACE_SECONDS", "KIB", "MIB", "Settings"]
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
+
+GRACE_SECONDS: Final = 7 * 86_400.0
+"""The default of `Settings.gc_grace_seconds`; on a terminal, younger roots are removed after a question only."""
 
 CONFIG_VARIABLE: Final = "COREGW_CONFIG"
 """Names the configuration file: a TOML document whose keys are the names of settings."""
@@ -101,7 +104,7 @@ class Settings:
     reserve_bytes: int = _setting(128 * MIB, "Free disk space below which nothing is stored.")
     store_bytes: int = _setting(0, "Data in the store beyond which nothing is stored; 0 for no limit.")
     gc_seconds: float = _setting(0.0, "Time between garbage collections; 0 for none.")
-    gc_grace_seconds: float = _setting(86_400.0, "How long garbage is kept after it was last stored or confirmed.")
+    gc_grace_seconds: float = _setting(GRACE_SECONDS, "How long garbage is kept after it was last stored or confirmed.")
     gc_revisions: int = _setting(0, "Revisions of each published name whose roots are kept; 0 for all.")
 
     cache_bytes: int = _setting(256 * MIB, "Memory for parsed pages.", least=MIB)

@@ -13,6 +13,7 @@ __all__ = [
     "CheckRequest",
     "CollectRequest",
     "GarbageCollected",
+    "GarbageRoot",
     "PinRequest",
     "PinnedRoot",
     "PinnedRoots",
@@ -37,11 +38,29 @@ class CollectRequest(Message, frozen=True, kw_only=True):
         dry_run: Whether to count only.
         grace_seconds: What is younger stays; None is the gateway's setting.
         revisions: How many revisions of each published name keep their roots, 0 for all; None is the gateway's setting.
+            That of the newest signed checkpoint always does.
+        keep: Roots that are kept, whether they are held or not.
+        ask_seconds: If roots would be removed that were stored or confirmed later than this many seconds ago, nothing
+            is: it is a dry run. 0 asks for none.
     """
 
     dry_run: bool = False
     grace_seconds: int | None = None
     revisions: int | None = None
+    keep: Annotated[list[str], Meta(max_length=10_000)] = []  # noqa: RUF012 - msgspec copies it
+    ask_seconds: Annotated[int, Meta(ge=0)] = 0
+
+
+class GarbageRoot(Message, frozen=True, kw_only=True):
+    """A root that a collection would remove.
+
+    Attributes:
+        root: Its CID.
+        age_seconds: How long ago it was last stored or confirmed.
+    """
+
+    root: str
+    age_seconds: int
 
 
 class GarbageCollected(Message, frozen=True, kw_only=True):
@@ -49,6 +68,8 @@ class GarbageCollected(Message, frozen=True, kw_only=True):
 
     Attributes:
         dry_run: Whether nothing was removed.
+        listed_roots: Of a dry run, the first 1,000 of the roots that would be removed.
+        young_roots: How many of these are younger than `CollectRequest.ask_seconds`.
         roots: Root records before.
         roots_removed: Those that were removed.
         pages: Pages before.
@@ -65,6 +86,8 @@ class GarbageCollected(Message, frozen=True, kw_only=True):
     """
 
     dry_run: bool
+    listed_roots: list[GarbageRoot] = []  # noqa: RUF012 - msgspec copies it
+    young_roots: int = 0
     roots: int = 0
     roots_removed: int = 0
     pages: int = 0

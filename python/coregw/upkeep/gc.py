@@ -1,7 +1,8 @@
 """Garbage collection: removes the roots that nothing keeps, and the pages and payloads that no root leads to.
 
-What is kept: published roots with as much of their history as wanted, pinned roots, roots and payloads that were stored
-or confirmed during the grace period, and everything that is reachable from a kept root. ``docs/decisions/0130`` gives
+What is kept: published roots with as much of their history as wanted, and that of the newest signed checkpoint, pinned
+roots, those that the caller names, roots and payloads that were stored or confirmed during the grace period, and
+everything that is reachable from a kept root. ``docs/decisions/0130`` gives
 the reasons, `coregw.store.collection` the steps that make this safe beside writes.
 """
 
@@ -15,9 +16,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from coregw._core import Cid
+from coregw.engine.publications.log import checkpoint_key, signed_checkpoint
 from coregw.engine.publications.records import decode_record, revision_prefix
 from coregw.errors import Unavailable
-from coregw.messages.maintenance import GarbageCollected
+from coregw.messages.maintenance import GarbageCollected, GarbageRoot
 from coregw.messages.progress import Progress
 from coregw.store import Stored, Table
 from coregw.store.collection import CollectableStore, Collection, Item, collect_in_turn
@@ -28,7 +31,7 @@ from coregw.upkeep.marks import MarkFile
 from coregw.upkeep.pins import Pins
 from coregw.waiting import to_end
 
-__all__ = ["MARKS_FOLDER", "Report", "collect_garbage"]
+__all__ = ["MARKS_FOLDER", "MAX_LISTED", "Report", "collect_garbage"]
 
 
 Report = Callable[[Progress], None]
@@ -36,6 +39,9 @@ Report = Callable[[Progress], None]
 
 MARKS_FOLDER: Final = "gc"
 """The folder in the store's directory where the marks are while garbage is collected."""
+
+MAX_LISTED: Final = 1000
+"""How many roots a dry run lists."""
 
 _WAIT_SECONDS: Final = 2.0
 """A check that runs at the same time lists payloads in collections of its own, each of which is short."""
@@ -53,6 +59,8 @@ async def collect_garbage(
     dry_run: bool,
     report: Report,
     folder: Path | None = None,
+    keep: Sequence[bytes] = (),
+    ask_seconds: float = 0.0,
 ) -> GarbageCollected:
     """Collect the garbage of a store while it is in use. It may be cancelled, or its process killed, at any time.
 
@@ -63,9 +71,12 @@ async def collect_garbage(
         store: The store, in the process that owns it.
         grace_seconds: What was stored or confirmed later than this many seconds ago is kept.
         revisions: How many revisions of each published name keep their roots; 0 keeps all.
-        dry_run: Whether to count only.
+        dry_run: Whether to count only, and list roots.
         report: Called often, with how far it is.
         folder: A directory for what is marked, if the store has none of its own; without either it is kept in memory.
+        keep: Binary root CIDs that are kept as if they were pinned; they need not be held.
+        ask_seconds: If roots would be removed that were stored or confirmed later than this many seconds ago, this is a
+            dry run. 0 asks for none.
 
     Raises:
         StoreDamaged: A page of a kept root is missing or damaged; nothing was removed.
@@ -75,7 +86,8 @@ async def collect_garbage(
         collect_in_turn(store, grace_seconds, _WAIT_SECONDS) as collection,
         _marks_of(store, folder) as marks,
     ):
-        return await _Run(store, collection, marks, report, revisions=revisions, dry_run=dry_run).run()
+        run = _Run(store, collection, marks, report, revisions=revisions, dry_run=dry_run)
+        return await run.run(keep, ask_seconds)
 
 
 @asynccontextmanager
@@ -118,10 +130,12 @@ class _Run:
             store, marks, keep, lambda pages: self._tell("reading pages of kept roots", pages, "pages")
         )
 
-    async def run(self) -> GarbageCollected:
+    async def run(self, keep: Sequence[bytes], ask_seconds: float) -> GarbageCollected:
         began = time.monotonic()
         before = (await self._store.usage()).files
-        await self._mark_kept()
+        await self._mark_kept(keep)
+        listed, young = await self._list_roots(ask_seconds) if self._dry_run or ask_seconds else ([], 0)
+        self._dry_run = self._dry_run or young > 0
         if not self._dry_run:
             await self._expire()
         roots = await self._sweep(Stored.ROOTS, self._is_garbage_root)
@@ -131,6 +145,8 @@ class _Run:
             await self._compact({Stored.PAGES: pages, Stored.PAYLOADS: payloads, Stored.ROOTS: roots})
         return GarbageCollected(
             dry_run=self._dry_run,
+            listed_roots=listed if self._dry_run else [],
+            young_roots=young,
             roots=roots.items,
             roots_removed=roots.removed,
             pages=pages.items,
@@ -148,8 +164,9 @@ class _Run:
 
     # --- marking ------------------------------------------------------------------------------------------------------
 
-    async def _mark_kept(self) -> None:
-        """Mark what is published, pinned or young, and everything that is reachable from it."""
+    async def _mark_kept(self, keep: Sequence[bytes]) -> None:
+        """Mark what is published, pinned, named by the caller or young, and everything that is reachable from it."""
+        await self._marker.mark(keep)
         await self._marker.mark(await Pins(self._store).roots(self._collection.began))
         async for roots in self._published():
             await self._marker.mark(roots)
@@ -169,6 +186,7 @@ class _Run:
         """The roots of all revisions that are kept, some at a time."""
         name: tuple[str, str] | None = None
         newest: deque[bytes] = deque(maxlen=self._revisions or None)
+        signed = 0
         after: bytes | None = None
         while rows := await self._store.list_rows(Table.RECORDS, revision_prefix(), after, _LISTED_AT_ONCE):
             after = rows[-1][0]
@@ -178,11 +196,34 @@ class _Run:
                     yield list(newest)
                     newest.clear()
                     name = record.scope, record.name
+                    signed = await self._signed_size(*name) if self._revisions else 0
+                if record.revision == signed:
+                    yield [record.root]
                 newest.append(record.root)
             if not self._revisions:
                 yield list(newest)
                 newest.clear()
         yield list(newest)
+
+    async def _signed_size(self, scope: str, name: str) -> int:
+        """The leaves of the newest signed checkpoint: also the revision that clients verify, unless all are kept."""
+        (row,) = await self._store.get(Table.RECORDS, [checkpoint_key(scope, name)])
+        return 0 if row is None else signed_checkpoint(scope, name, row).size
+
+    async def _list_roots(self, ask_seconds: float) -> tuple[list[GarbageRoot], int]:
+        """Return the roots that would be removed, at most `MAX_LISTED`, and how many of them are younger than asked."""
+        listed: list[GarbageRoot] = []
+        young = 0
+        now = self._collection.began
+        async for items in all_items(self._collection, Stored.ROOTS):
+            chosen = await asyncio.to_thread(self._is_garbage_root, items)
+            garbage = [item for item, is_it in zip(items, chosen, strict=True) if is_it]
+            young += sum(now - item.dated < ask_seconds * 1000 for item in garbage)
+            listed += [
+                GarbageRoot(root=Cid(item.key).text, age_seconds=(now - item.dated) // 1000)
+                for item in garbage[: MAX_LISTED - len(listed)]
+            ]
+        return listed, young
 
     async def _are_held(self, roots: Sequence[bytes]) -> list[bool]:
         return [row is not None for row in await self._store.get(Table.ROOTS, roots)]

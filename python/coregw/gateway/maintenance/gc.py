@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from litestar import Request, get, post
 
+from coregw._core import Cid
 from coregw.errors import CoregwError, InvalidInput
 from coregw.gateway.docs.description import DESCRIPTION, Description
 from coregw.gateway.http.replies import Reply, json_reply
@@ -34,6 +35,8 @@ __all__ = ["handlers", "run_on_schedule"]
 logger = logging.getLogger("coregw.gc")
 
 _MAX_BODY_BYTES: Final = 64 << 10
+_MAX_COLLECT_BYTES: Final = 1 << 20
+"""As many roots as a trust store has names take less."""
 _UNCACHED: Final = {"Cache-Control": "no-store"}
 _BODY_CODES: Final = ("unauthorized", "too_large", "unsupported_media_type")
 
@@ -54,7 +57,7 @@ async def gc(request: Request[Any, Any, Any]) -> Reply:
     """``POST /admin/v1/maintenance/gc``. Without a body, everything is as the settings say."""
     query_parameters(request.scope)
     management = Management.of(request)
-    async with management.gateway.bodies.whole(request.scope, request.receive, _MAX_BODY_BYTES) as body:
+    async with management.gateway.bodies.whole(request.scope, request.receive, _MAX_COLLECT_BYTES) as body:
         asked = decode(body, CollectRequest) if body else CollectRequest()
     return management.operations.stream(request.scope, "gc", _collecting(management, asked))
 
@@ -134,6 +137,7 @@ def _collecting(management: Management, asked: CollectRequest) -> Operation:
     revisions = settings.gc_revisions if asked.revisions is None else asked.revisions
     if grace < 0 or revisions < 0:
         raise InvalidInput("grace_seconds and revisions must not be negative")
+    keep = [bytes(Cid(root)) for root in asked.keep]
 
     async def run(report: Report) -> GarbageCollected:
         return await collect_garbage(
@@ -143,6 +147,8 @@ def _collecting(management: Management, asked: CollectRequest) -> Operation:
             dry_run=asked.dry_run,
             report=report,
             folder=settings.data if settings.data.is_dir() else None,
+            keep=keep,
+            ask_seconds=asked.ask_seconds,
         )
 
     return run
