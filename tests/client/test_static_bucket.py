@@ -22,7 +22,7 @@ from coregw.client import Client, ClientSettings
 from coregw.client.static.bucket import StaticBucket
 from coregw.client.static.check import CheckedTree, check_static
 from coregw.client.static.export import Exported, export_static
-from coregw.client.static.tree import NO_PAYLOADS
+from coregw.client.static.tree import MAX_SMALL_BYTES, NO_PAYLOADS
 from coregw.errors import InvalidInput, PayloadNotFound, Unavailable
 from coregw.store.buckets import Bucket as Objects
 from coregw.store.origin import page_path, payload_path, root_path
@@ -158,6 +158,15 @@ def test_a_check_finds_every_change_in_a_bucket(s3: Bucket, held: tuple[str, Sam
         assert any(f"leads to {path[1:]}, which is missing" in each for each in check(place).findings)
         change(place, path, content)
     assert check(place).findings == []
+
+
+def test_nothing_small_is_read_beyond_what_it_may_have(s3: Bucket) -> None:
+    place = at(s3, "huge")
+    for path, size in (("/v1/pages/huge", 9 << 20), ("/v1/pages/most", MAX_SMALL_BYTES), ("/v1/pages/none", 0)):
+        change(place, path, bytes(size))
+    names = ["/v1/pages/huge", "/v1/pages/most", "/v1/pages/none", "/v1/pages/absent"]
+    found = anyio.run(StaticBucket(place).read, names)
+    assert [None if each is None else len(each) for each in found] == [MAX_SMALL_BYTES + 1, MAX_SMALL_BYTES, 0, None]
 
 
 def test_trees_of_more_names_than_one_listing_has(s3: Bucket, held: tuple[str, Sample], tmp_path: Path) -> None:

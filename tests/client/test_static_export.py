@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -146,3 +147,29 @@ def test_a_check_finds_every_change(trees: Trees, tmp_path: Path) -> None:
         stray.unlink()
     with pytest.raises(InvalidInput, match="not a static tree"):
         check(tmp_path / "v1")
+
+
+def test_nothing_small_is_read_beyond_what_it_may_have(trees: Trees, tmp_path: Path) -> None:
+    """A file of 1 TiB would not fit into memory; a device has no end, and a pipe no writer."""
+    s = trees.sample
+    export(trees.gateway, s.root, tmp_path, name=("docs", "main"))
+    roots = tmp_path / "admin" / "v1" / "scopes" / "docs" / "roots"
+    huge = [tmp_path / "v1" / "pages" / ("ab" * 32), tmp_path / root_path(bytes(Cid(s.blake3)))[1:], roots / "huge"]
+    for path in huge:
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+    found = check(tmp_path).findings
+    assert len(found) == 3
+    assert {each.partition(":")[0] for each in found} == {str(path.relative_to(tmp_path)) for path in huge}
+
+    async def read(path: Path) -> tuple[int, int]:
+        tree = StaticFolder(tmp_path)
+        name = f"/{path.relative_to(tmp_path)}"
+        [content] = await tree.read([name])
+        return len(content or b""), sum([len(chunk) async for chunk in tree.chunks(name)])
+
+    huge[0].unlink()
+    huge[0].symlink_to("/dev/zero")
+    os.mkfifo(pipe := roots / "pipe")
+    for path in (huge[0], pipe):
+        assert anyio.run(read, path) == (0, 0)

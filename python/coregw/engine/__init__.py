@@ -234,17 +234,23 @@ class Engine:
         start = partial(Operation.resolve_batch, self._cache, request, self._batch_answer_bytes)
         return await self._driver.answer(start, batch_weight(request))
 
-    async def check_complete(self, root: str) -> bytes:
+    async def check_complete(self, root: str, *, renews: bool = True) -> bytes:
         """Return whether a root is held completely, as JSON. A positive answer is durable.
 
-        O(1) after the first positive answer; that takes O(pages + payloads), with a write for each payload.
+        O(1) after the first positive answer that renews; that takes O(pages + payloads), with a write for each payload.
+
+        Args:
+            root: The root CID.
+            renews: Whether everything below it counts as stored now, if it is held completely. Otherwise nothing is
+                written.
 
         Raises:
             InvalidInput: If `root` is not a root CID.
             Unavailable: If the store cannot write.
         """
         async with self._checks:
-            return await check_complete(self.store, self._driver, self._cache, root, CHECK_FACTOR * self._seconds)
+            seconds = CHECK_FACTOR * self._seconds
+            return await check_complete(self.store, self._driver, self._cache, root, seconds, renews=renews)
 
     async def verify_resolve(self, envelope: bytes) -> Verdict:
         """Verify a resolve result. O(size).

@@ -35,10 +35,13 @@ _MAX_TRIES: Final = 3
 _ROWS_AT_ONCE: Final = 1000
 
 
-async def check_complete(store: Store, driver: Driver, cache: PageCache, root: str, seconds: float) -> bytes:
+async def check_complete(
+    store: Store, driver: Driver, cache: PageCache, root: str, seconds: float, *, renews: bool
+) -> bytes:
     """Return whether a root is held completely, as JSON; if it is, everything below it is as young as if just stored.
 
-    O(1) if the root is marked, otherwise O(pages + payloads); the answer is no after `seconds`.
+    O(1) if the root is marked, otherwise O(pages + payloads); the answer is no after `seconds`. Without `renews`, it
+    writes nothing: neither dates nor the mark.
 
     Raises:
         InvalidInput: `root` is not a root CID.
@@ -51,7 +54,7 @@ async def check_complete(store: Store, driver: Driver, cache: PageCache, root: s
     for _ in range(_MAX_TRIES):
         try:
             async with asyncio.timeout(seconds):
-                missing = await _try(store, driver, cache, cid)
+                missing = await _try(store, driver, cache, cid, renews=renews)
         except RootNotFound:
             missing = cid.text
         except _ConcurrentChangeError:
@@ -77,18 +80,21 @@ class _ConcurrentChangeError(Exception):
     """The row of the root changed meanwhile."""
 
 
-async def _try(store: Store, driver: Driver, cache: PageCache, cid: Cid) -> str | None:
+async def _try(store: Store, driver: Driver, cache: PageCache, cid: Cid, *, renews: bool) -> str | None:
     """Return the CID of what is missing, or None."""
     key = bytes(cid)
     [row] = await store.get(Table.ROOTS, [key])
     if row is None or row == INCOMPLETE:
         return cid.text
+    if not renews:
+        operation = Operation.check_complete(cache, cid)
+        return None if row == WHOLE else await _find_missing(store, driver, operation, renews=False)
     if row == WHOLE:
         await _replace(store, key, WHOLE, WHOLE)  # in one step with the check that it is still marked
         return None
     token = CHECKING + secrets.token_bytes(16)
     await _replace(store, key, row, token)
-    missing = await _find_missing(store, driver, Operation.check_complete(cache, cid))
+    missing = await _find_missing(store, driver, Operation.check_complete(cache, cid), renews=True)
     if missing is None:
         await _replace(store, key, token, WHOLE)
     return missing
@@ -100,10 +106,12 @@ async def _replace(store: Store, key: bytes, before: bytes, after: bytes) -> Non
         raise _ConcurrentChangeError
 
 
-async def _find_missing(store: Store, driver: Driver, operation: Operation) -> str | None:
-    while isinstance(polled := await driver.advance(operation), Need):
+async def _find_missing(store: Store, driver: Driver, operation: Operation, *, renews: bool) -> str | None:
+    while isinstance(polled := await driver.advance(operation, renews=renews), Need):
         _, cids = polled.output or (b"", ())
-        sizes = await store.renew(Stored.PAYLOADS, _multihashes(cids))  # a replica might show what was removed
+        names = _multihashes(cids)
+        # A replica might show what was removed, so an answer on which a client may rely asks the store itself.
+        sizes = await (store.renew(Stored.PAYLOADS, names) if renews else store.stat_payloads(names))
         for cid, size in zip(cids, sizes, strict=True):
             if size is None:
                 return cid.text

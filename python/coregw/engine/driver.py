@@ -197,6 +197,7 @@ class Driver:
         max_level: float = math.inf,
         max_pages: float = math.inf,
         is_query: bool = False,
+        renews: bool = True,
     ) -> bytes | Need:
         """Drive an operation to its response, or to a need for output or payloads, which the caller meets.
 
@@ -209,6 +210,7 @@ class Driver:
             max_level: The need for a budget is returned when the operation has run for longer than this level.
             max_pages: The need for more pages than these is returned, and that for roots before it looks for more keys.
             is_query: Whether it reads the trees of the roots about which it asks.
+            renews: Whether the roots that it would renew count as stored now; otherwise they are only looked up.
 
         Raises:
             ClientDisconnected: If the caller leaves while it runs or waits.
@@ -226,9 +228,10 @@ class Driver:
                     return polled
                 early = await self._open_trees(operation, roots, lookahead)
             elif (roots := polled.renewal) is not None:
-                sizes = await self._store.renew(Stored.ROOTS, roots)
-                pairs = zip(roots, sizes, strict=True)
-                operation.supply_roots([size is not None and root not in self._incomplete for root, size in pairs])
+                look_up = self._store.renew(Stored.ROOTS, roots) if renews else self._store.get(Table.ROOTS, roots)
+                found = await look_up
+                pairs = zip(roots, found, strict=True)
+                operation.supply_roots([each is not None and root not in self._incomplete for root, each in pairs])
             elif (pages := polled.pages) is not None:
                 if len(pages) > max_pages:
                     return polled

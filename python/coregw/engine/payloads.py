@@ -99,11 +99,12 @@ class Payloads:
 
     # --- finding and reading ------------------------------------------------------------------------------------------
 
-    async def batch_held(self, request: bytes) -> bytes:
+    async def batch_held(self, request: bytes, *, renews: bool = True) -> bytes:
         """Return which payloads of a batch are held; what is held is durable.
 
         Args:
             request: The JSON body of ``POST /v1/cas/has``.
+            renews: Whether what is held counts as stored now.
 
         Raises:
             InvalidInput: The request is malformed; the message names the CID.
@@ -111,15 +112,17 @@ class Payloads:
             Unavailable: The store cannot write at the moment (`StorageFull`: it has no room).
         """
         cids = await self._driver.call(len(request), read_has_batch, request)
-        sizes = await self._sizes([cid.multihash for cid in cids], self._renew)
+        look_up = self._renew if renews else self._store.stat_payloads
+        sizes = await self._sizes([cid.multihash for cid in cids], look_up)
         found = zip(cids, sizes, strict=True)
         return encode(HasBatchResult(results=[Presence(cid=cid.text, present=size is not None) for cid, size in found]))
 
-    async def held(self, request: bytes) -> bytes:
+    async def held(self, request: bytes, *, renews: bool = True) -> bytes:
         """Return which payloads are held: a bit for each, the lowest one of a byte first. What is held is durable.
 
         Args:
             request: The body of ``POST /v1/cas/has``.
+            renews: Whether what is held counts as stored now.
 
         Raises:
             InvalidInput: Something is not a CID; the message names it.
@@ -129,7 +132,8 @@ class Payloads:
         multihashes = await self._driver.call(len(request), read_cids, request)
         bits = bytearray(-(-len(multihashes) // 8))
         for start in range(0, len(multihashes), CONCURRENT_LOOK_UPS):
-            sizes = await self._sizes(multihashes[start : start + CONCURRENT_LOOK_UPS], self._renew)
+            look_up = self._renew if renews else self._store.stat_payloads
+            sizes = await self._sizes(multihashes[start : start + CONCURRENT_LOOK_UPS], look_up)
             for index, size in enumerate(sizes, start):
                 if size is not None:
                     bits[index >> 3] |= 1 << (index & 7)

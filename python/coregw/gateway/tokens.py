@@ -74,6 +74,17 @@ class WriteAccess:
         if self.is_read_only:
             raise InvalidInput("this gateway accepts no writes", code="read_only")
 
+    def allows(self, scope: Scope) -> bool:
+        """Whether a request has the right to write, wherever it goes."""
+        if self.is_read_only:
+            return False
+        try:
+            if self.token is not None:
+                self.token.check(scope)
+        except Unauthorized:
+            return False
+        return True
+
     def check(self, description: Description, scope: Scope) -> None:
         """Check that a request may use a route; any may that does not write.
 

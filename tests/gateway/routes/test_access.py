@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
 import serving
 from car_files import TYPE
+from coregw import Cid, payload_cid
 from coregw.engine import Engine
 from coregw.gateway.app import HOT, create_app
 from coregw.gateway.context import Gateway
 from coregw.gateway.docs.document import operations_of
 from coregw.gateway.settings import Settings
-from coregw.gateway.tokens import AccessToken
+from coregw.gateway.tokens import AccessToken, WriteAccess
+from coregw.store import Stored, Table
 from coregw.store.memory import MemoryStore
 
 Refusal = Callable[[httpx2.Response, int, str], str]
@@ -111,6 +115,62 @@ def test_a_write_token_is_needed_for_writing_alone(tmp_path: Path, expect_refusa
         assert reads(client, root) == [200] * 5 + [204]
         assert client.post(SCOPE, json={"name": "stable", "root": root}, headers=ADMIN).status_code == 200
         expect_refusal(client.post(SCOPE, json={"name": "stable", "root": root}, headers=WRITER), 401, "unauthorized")
+
+
+class Renewals(MemoryStore):
+    """A store that counts what is dated again, and the rows that are written."""
+
+    count = 0
+
+    async def renew(self, kind: Stored, keys: Sequence[bytes]) -> list[int | None]:
+        self.count += 1
+        return await super().renew(kind, keys)
+
+    async def compare_and_set(self, table: Table, key: bytes, *arguments: Any, **options: Any) -> bool:  # noqa: ANN401
+        self.count += 1
+        return await super().compare_and_set(table, key, *arguments, **options)
+
+
+@pytest.mark.anyio
+async def test_only_who_may_write_keeps_what_is_held_from_garbage_collection() -> None:
+    """Strangers who ask again and again would keep garbage for ever; they are answered the same."""
+    store = Renewals()
+    engine = Engine(store)
+    token = AccessToken("GATEWAY_WRITE_TOKEN", TOKEN)
+    readable, writable = (
+        httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(
+                create_app(replace(Gateway.over(engine, Settings()), write_access=access), None),
+            ),
+            base_url="http://localhost",
+        )
+        for access in (WriteAccess(is_read_only=True, token=token), WriteAccess(token=token))
+    )
+    payload = (await writable.post("/v1/cas", content=b"held", headers=WRITER)).json()["cid"]
+    create = {"arcs": {"a": payload, "b": "bafkqaaa"}}
+    inner = (await writable.post("/v1/roots", json=create, headers=WRITER)).json()["root"]
+    lacking = {"arcs": {"nested": inner, "absent": payload_cid(b"absent")}}
+    root = (await writable.post("/v1/roots", json=lacking, headers=WRITER)).json()["root"]
+    asked = {"profile": "cas.has-batch/v0alpha1", "cids": [payload, payload_cid(b"absent")]}
+
+    async def answers(client: httpx2.AsyncClient, headers: dict[str, str]) -> list[object]:
+        return [
+            (await client.post("/v1/cas/has", json=asked, headers=headers)).json()["results"],
+            (await client.post("/v1/cas/has", content=bytes(Cid(payload)), headers=headers)).content,
+            (await client.post(f"/v1/roots/{inner}/complete", headers=headers)).json(),
+            (await client.post(f"/v1/roots/{root}/complete", headers=headers)).json(),
+        ]
+
+    strangers = [(readable, {}), (readable, WRITER), (writable, {}), (writable, {"authorization": "Bearer x"})]
+    expected = None
+    for _ in range(2):
+        store.count = 0
+        found = [await answers(client, headers) for client, headers in strangers]
+        assert store.count == 0
+        assert await answers(writable, WRITER) == (expected := expected or found[0])
+        assert found == [expected] * len(strangers)
+        assert store.count >= 4
+    await engine.close()
 
 
 @pytest.mark.parametrize("content_type", ["multipart/form-data; boundary=x", "Multipart/mixed"])

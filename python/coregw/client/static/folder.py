@@ -7,14 +7,16 @@ in which files were written, and the files themselves, so the next export reads 
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import secrets
+import stat
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
 
-from coregw.client.static.tree import NO_PAYLOADS, TreeState
+from coregw.client.static.tree import MAX_SMALL_BYTES, NO_PAYLOADS, TreeState
 from coregw.errors import InvalidInput
 from coregw.extras import missing_extra
 from coregw.syncing import sync_path
@@ -98,7 +100,7 @@ class StaticFolder:
 
     async def chunks(self, path: str) -> AsyncIterator[bytes]:
         """See `StaticTree.chunks`."""
-        with self._file(path).open("rb") as file:
+        with await asyncio.to_thread(self._opened, path) as file:
             while chunk := await asyncio.to_thread(file.read, _COPY_BYTES):
                 yield chunk
 
@@ -120,9 +122,18 @@ class StaticFolder:
 
     def _content(self, path: str) -> bytes | None:
         try:
-            return self._file(path).read_bytes()
+            with self._opened(path) as file:
+                return file.read(MAX_SMALL_BYTES + 1)
         except FileNotFoundError:
             return None
+
+    def _opened(self, path: str) -> IO[bytes]:
+        """Open a file. What is not a regular file counts as empty: a device may have no end, and a pipe no writer."""
+        file = os.fdopen(os.open(self._file(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0)
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return file
+        file.close()
+        return io.BytesIO()
 
     def _listed(self, folder: Path) -> list[str]:
         files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(TEMPORARY))

@@ -18,9 +18,12 @@ from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import IO, Final, NamedTuple, Protocol, Self
 
-__all__ = ["NO_PAYLOADS", "SCOPES", "StaticTree", "TreeState", "record_path"]
+__all__ = ["MAX_SMALL_BYTES", "NO_PAYLOADS", "SCOPES", "StaticTree", "TreeState", "record_path"]
 
 NO_PAYLOADS: Final = ".coregw-no-payloads"
+MAX_SMALL_BYTES: Final = 64 << 10
+"""More than a page or a published record has."""
+
 SCOPES: Final = "admin/v1/scopes"
 """Where published names are."""
 
@@ -77,7 +80,10 @@ class StaticTree(Protocol):
         """Return those paths at which nothing is."""
 
     async def read(self, paths: Sequence[str]) -> list[bytes | None]:
-        """Return the bytes of small objects, unchecked; None for those that are not there."""
+        """Return the bytes of small objects, unchecked; None for those that are not there.
+
+        Of an object that is longer than `MAX_SMALL_BYTES`, so many and one more: no page or record is.
+        """
 
     def chunks(self, path: str) -> AsyncIterator[bytes]:
         """Iterate over the bytes of an object that is there, unchecked."""

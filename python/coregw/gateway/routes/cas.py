@@ -92,7 +92,8 @@ async def get_payloads(gateway: Gateway, scope: HTTPScope, receive: Receive) -> 
     "POST",
     "/v1/cas/has",
     Description(
-        "Which of up to 16,384 payloads are held: their binary CIDs, answered by a bit for each; or JSON, up to 4,096.",
+        "Which of up to 16,384 payloads are held: their binary CIDs, answered by a bit for each; or JSON, up to 4,096. "
+        "They stay held as if they had just been stored, if the request has the right to write.",
         request=HasBatchRequest,
         streamed=OCTETS,
         answer=(HasBatchResult, OCTETS),
@@ -101,14 +102,14 @@ async def get_payloads(gateway: Gateway, scope: HTTPScope, receive: Receive) -> 
 )
 async def has_payloads(gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
     """``POST /v1/cas/has``, which never stores anything. Any body that is not declared as JSON is binary."""
-    limit = gateway.settings.json_body_bytes
+    limit, renews = gateway.settings.json_body_bytes, gateway.write_access.allows(scope)
     if is_media_type(header(scope, b"content-type") or "", JSON, "charset", "utf-8"):
         async with gateway.json_body(scope, receive, limit) as body:
-            return json_reply(await gateway.engine.payloads.batch_held(body))
+            return json_reply(await gateway.engine.payloads.batch_held(body, renews=renews))
     query_parameters(scope)
     check_payload_type(scope)
     async with gateway.bodies.whole(scope, receive, limit) as body:
-        return Reply(await gateway.engine.payloads.held(body), media_type=OCTETS)
+        return Reply(await gateway.engine.payloads.held(body, renews=renews), media_type=OCTETS)
 
 
 @hot_route(

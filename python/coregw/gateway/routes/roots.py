@@ -112,8 +112,8 @@ async def mutate(request: Request[Any, Any, Any], root: FromPath[str]) -> Reply:
     status_code=200,
     opt={
         DESCRIPTION: Description(
-            "Whether everything below a root is held: all pages, nested roots and payloads. If so, it stays held as if "
-            "it had just been stored.",
+            "Whether everything below a root is held: all pages, nested roots and payloads. If so, and the request has "
+            "the right to write, it stays held as if it had just been stored.",
             answer=Completeness,
             codes=("invalid_cid", "kind_mismatch", "storage_full"),
         )
@@ -123,7 +123,8 @@ async def check_complete(request: Request[Any, Any, Any], root: FromPath[str]) -
     """``POST /v1/roots/{root}/complete``."""
     gateway = Gateway.of(request)
     query_parameters(request.scope)
-    return json_reply(await gateway.engine.check_complete(root))
+    renews = gateway.write_access.allows(request.scope)
+    return json_reply(await gateway.engine.check_complete(root, renews=renews))
 
 
 handlers: Final = (create_root, mutate, check_complete)
