@@ -50,7 +50,10 @@ def shared_store(data: Path) -> dict[str, str]:
 
     with ThreadPoolExecutor(1) as pool:
         pool.submit(asyncio.run, create()).result()
-    return {"store": f"{database}?search_path={schema}", "bucket": os.environ["COREGW_TEST_BUCKET"]}
+    return {
+        "store": f"{database}?search_path={schema}",
+        "bucket": os.environ["COREGW_TEST_BUCKET"].replace("?", f"/{schema}?", 1),
+    }
 
 
 @dataclass

@@ -45,7 +45,7 @@ def scripted(data: Path, answer: bytes) -> Iterator[None]:
             read_request(connection)
             connection.sendall(answer)
 
-    with listen_for_control(data) as control:
+    with listen_for_control(data, None) as control:
         thread = threading.Thread(target=serve, args=(control.socket,))
         thread.start()
         try:

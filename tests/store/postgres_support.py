@@ -35,6 +35,11 @@ def new_schema(server: Postgres) -> str:
     return f"{server.url}?search_path={name}"
 
 
+def new_bucket(server: Bucket) -> str:
+    """Return the address of a bucket that nobody has claimed: a prefix of its own."""
+    return server.url.replace("?", f"/test-{next(_numbers)}?", 1)
+
+
 @asynccontextmanager
 async def opened(server: Postgres, **options: object) -> AsyncIterator[PostgresStore]:
     """An empty store in a schema of its own, which is dropped afterwards."""

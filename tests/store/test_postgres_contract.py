@@ -10,7 +10,7 @@ from coregw.store.postgres import PostgresStore, open_store
 from network import proxy_of
 from servers import Bucket, Postgres
 from store.contract import CollectionContract, FullStoreContract, StoreContract
-from store.postgres_support import new_schema, opened
+from store.postgres_support import new_bucket, new_schema, opened
 
 
 class TestRows(StoreContract, CollectionContract):
@@ -23,7 +23,7 @@ class TestRows(StoreContract, CollectionContract):
 class TestBucket(StoreContract, CollectionContract):
     @pytest.fixture
     async def store(self, primary: Postgres, s3: Bucket) -> AsyncIterator[PostgresStore]:
-        async with opened(primary, bucket=s3.url) as store:
+        async with opened(primary, bucket=new_bucket(s3)) as store:
             yield store
 
 

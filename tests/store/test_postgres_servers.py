@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,14 +12,17 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from coregw.store.testing.support import multihash_of, random_bytes, read, upload
 
 import serving
-from coregw.errors import Unavailable
+from coregw.errors import InvalidInput, Unavailable
 from coregw.store import Table
+from coregw.store.collection import Identity
 from coregw.store.postgres import open_store
+from coregw.store.postgres.bucket import BucketChunks
 from network import tls_front
-from servers import Postgres, folder, postgres, require_wanted, unprivileged
-from store.postgres_support import new_schema
+from servers import Bucket, Postgres, folder, free_port, postgres, require_wanted, unprivileged
+from store.postgres_support import new_bucket, new_schema
 
 pytestmark = pytest.mark.anyio
 
@@ -26,6 +30,113 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+# --- copies and their buckets -----------------------------------------------------------------------------------------
+
+
+LONG = random_bytes(100_000)
+
+
+async def refuse(url: str, bucket: str, match: str, *, adopt: bool = False) -> None:
+    with pytest.raises(InvalidInput, match=match):
+        await open_store(url, bucket=bucket, adopt=adopt)
+
+
+async def test_a_copied_database_is_another_incarnation_and_leaves_the_bucket_alone(
+    primary: Postgres, s3: Bucket
+) -> None:
+    """As by pg_dump: its rows name the chunks of the other one, which it would remove."""
+    url, bucket = new_schema(primary), new_bucket(s3)
+    async with await open_store(url, bucket=bucket) as store:
+        await upload(store, LONG)
+        identity = store.identity
+    copy = new_schema(primary)
+    one, two = (each.rpartition("=")[2] for each in (url, copy))
+    primary.execute(f"DROP SCHEMA {two}", f"ALTER SCHEMA {one} RENAME TO {two}", f"CREATE SCHEMA {one}")
+    for table in primary.execute(f"SELECT tablename FROM pg_tables WHERE schemaname = '{two}'"):  # noqa: S608
+        primary.execute(f"CREATE TABLE {one}.{table[0]} AS TABLE {two}.{table[0]}")
+    primary.execute(f"UPDATE {one}.state SET place = place || ' of another'")  # noqa: S608
+    async with await open_store(copy, bucket=bucket) as store:  # a renamed schema is the same one
+        assert store.identity == identity
+    await refuse(url, bucket, "another incarnation of this store")
+    await refuse(url, elsewhere := new_bucket(s3), "has used another one.*--adopt")
+    async with await open_store(url, bucket=elsewhere, adopt=True) as store:
+        assert store.identity.store == identity.store
+        assert store.identity.incarnation != identity.incarnation
+    async with await open_store(copy, bucket=bucket) as store:
+        assert await read(store, multihash_of(LONG)) == LONG
+
+
+async def test_a_bucket_is_that_of_one_store(primary: Postgres, s3: Bucket) -> None:
+    url, bucket = new_schema(primary), new_bucket(s3)
+    async with await open_store(url, bucket=bucket) as store:
+        await upload(store, LONG)
+    for adopt in (False, True):
+        await refuse(new_schema(primary), bucket, "is that of another store", adopt=adopt)
+    await refuse(url, new_bucket(s3), "has used another one")
+    async with await open_store(url, bucket=bucket) as one, await open_store(url, bucket=bucket) as two:
+        assert one.identity == two.identity
+        await one.sweep(0)
+        await two.sweep(0)
+        other = Identity.new()
+        await one.identify(other)
+        assert await read(two, multihash_of(LONG)) == LONG
+        await two.sweep(0)
+    async with await open_store(url, bucket=bucket) as again:
+        assert again.identity == other
+
+
+@pytest.mark.parametrize("ends_after", ["UPDATE", "PUT"])
+async def test_a_claim_that_was_interrupted_is_completed(
+    primary: Postgres, s3: Bucket, monkeypatch: pytest.MonkeyPatch, ends_after: str
+) -> None:
+    url, bucket = new_schema(primary), new_bucket(s3)
+    async with await open_store(url, bucket=bucket) as store:
+        identity = store.identity
+    set_claim = BucketChunks.set_claim
+
+    async def interrupted(self: BucketChunks, claim: str) -> None:
+        if ends_after == "PUT":
+            await set_claim(self, claim)
+        raise Unavailable("the network is down")
+
+    for _ in range(3):
+        with monkeypatch.context() as patch:
+            patch.setattr(BucketChunks, "set_claim", interrupted)
+            with pytest.raises(Unavailable):
+                await open_store(url, bucket=bucket)
+    async with await open_store(url, bucket=bucket) as store:
+        assert store.identity == identity
+
+
+async def test_a_database_that_was_restored_neither_sweeps_nor_collects_for_the_one_that_lives(s3: Bucket) -> None:
+    """As by a base backup: it has the place of the other one, but not its last turn."""
+    with postgres() as living, folder() as path:
+        if (user := unprivileged()[1]) is not None:
+            os.chown(path, user.pw_uid, user.pw_gid)
+        url, bucket = new_schema(living), new_bucket(s3)
+        async with await open_store(url, bucket=bucket) as store:
+            await upload(store, LONG)
+            restored = Postgres(living.binaries, path / "data", free_port())
+            living.copy_to(restored)
+            restored.start()
+            restored.promote()
+            other = url.replace(str(living.port), str(restored.port))
+            try:
+                await store.sweep(0)
+                await refuse(other, bucket, "older than its last use: it was restored or copied.*--adopt")
+                async with await open_store(other, bucket=bucket, adopt=True) as adopted:
+                    assert adopted.identity.store == store.identity.store
+                    assert await read(adopted, multihash_of(LONG)) == LONG
+                    await adopted.sweep(0)
+                    with pytest.raises(InvalidInput, match="restored or copied"):
+                        await store.sweep(0)
+                    with pytest.raises(InvalidInput, match="restored or copied"):
+                        async with store.collect(0):
+                            pass
+            finally:
+                restored.stop(signal.SIGQUIT)
 
 
 # --- a full disk ------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from coregw.store.postgres.connections.errors import translated
 from network import Proxy, proxy_of
 from servers import Bucket, Postgres, postgres, unprivileged
 from store.payloads import multihash_of, random_bytes, read, upload
-from store.postgres_support import new_schema
+from store.postgres_support import new_bucket, new_schema
 
 pytestmark = pytest.mark.anyio
 
@@ -326,7 +326,7 @@ async def test_a_gateway_notices_in_one_round_that_another_has_expired_roots(
 
 
 async def test_an_abandoned_upload_is_swept_and_cannot_be_committed(primary: Postgres, s3: Bucket) -> None:
-    async with gateways(primary, 2, bucket=s3.url) as (one, two):
+    async with gateways(primary, 2, bucket=new_bucket(s3)) as (one, two):
         data = random_bytes(2 * CHUNK_BYTES + 5)
         async with one.begin_payload() as writer:
             await writer.write(data)
@@ -341,7 +341,7 @@ async def test_an_abandoned_upload_is_swept_and_cannot_be_committed(primary: Pos
 
 
 async def test_a_missing_or_short_chunk_is_damage(primary: Postgres, s3: Bucket) -> None:
-    async with gateways(primary, 1, bucket=s3.url) as (store,):
+    async with gateways(primary, 1, bucket=new_bucket(s3)) as (store,):
         data = random_bytes(2 * CHUNK_BYTES)
         await upload(store, data)
         ((name,),) = await store._database.read("SELECT upload FROM payloads")

@@ -14,9 +14,11 @@ import pytest
 import serving
 from coregw.errors import CoregwError, InvalidInput, StoreDamaged, Unavailable
 from coregw.store import CHUNK_BYTES, Table
-from coregw.store.rocksdb import CACHE_BYTES, open_store
+from coregw.store.collection import Identity
+from coregw.store.rocksdb import CACHE_BYTES, open_store, read_identity
 from coregw.store.rocksdb.database import Database, Write
 from coregw.store.rocksdb.layout import Family, PayloadRow, chunk_key
+from coregw.upkeep.integrity.repair import repair_store
 from store.payloads import multihash_of, random_bytes, read, upload
 from store.rocksdb_support import (
     are_held,
@@ -50,11 +52,46 @@ def files_of(path: Path) -> dict[Path, bytes]:
 async def test_a_missing_directory_is_created_with_its_parents(tmp_path: Path) -> None:
     async with await open_store(tmp_path / "some" / "where") as store:
         assert store.path == tmp_path / "some" / "where"
+        identity = store.identity
+    assert identity is not None
     assert json.loads((tmp_path / "some" / "where" / MARKER).read_text()) == {
         "store": "coregw",
         "format": 1,
         "state": "ready",
+        "id": str(identity.store),
+        "incarnation": str(identity.incarnation),
     }
+
+
+async def test_a_store_of_an_earlier_version_is_named_when_it_is_opened_for_writing(tmp_path: Path) -> None:
+    async with await open_store(tmp_path):
+        pass
+    marker = tmp_path / MARKER
+    marker.write_text('{"store":"coregw","format":1,"state":"ready"}\n')
+    assert read_identity(tmp_path) is None
+    async with await open_store(tmp_path) as store:
+        identity = store.identity
+    assert identity is not None
+    assert read_identity(tmp_path) == identity
+    async with await open_store(tmp_path) as store:
+        assert store.identity == identity
+        await store.identify(other := Identity.new(identity.store))
+        assert store.identity == other
+    assert read_identity(tmp_path) == other
+
+
+async def test_a_repair_keeps_what_a_damaged_marker_says_of_the_store(tmp_path: Path) -> None:
+    async with await open_store(tmp_path) as store:
+        identity = store.identity
+    text = (tmp_path / MARKER).read_text()
+    for damaged in (text, text.replace("format", "fo?mat"), text[:-20] + "?"):
+        (tmp_path / MARKER).write_text(damaged)
+        repair_store(tmp_path, lambda _: None)
+        found = read_identity(tmp_path)
+        assert found is not None
+        assert identity is not None
+        assert found.store == identity.store
+        assert found == identity or damaged == text[:-20] + "?"
 
 
 async def test_the_entries_of_created_directories_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

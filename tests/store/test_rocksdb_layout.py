@@ -108,7 +108,10 @@ async def test_a_store_has_exactly_the_rows_of_format_1(tmp_path: Path) -> None:
         await put_plant(store, -1, b"{}")
         async with store.collect(0) as collection:
             await collection.expire()
-    assert (tmp_path / "coregw-store.json").read_text() == MARKER
+        identity = store.identity
+    assert identity is not None
+    named = f',"id":"{identity.store}","incarnation":"{identity.incarnation}"'
+    assert (tmp_path / "coregw-store.json").read_text() == MARKER.replace("}", f"{named}}}")
     rows = rows_of(tmp_path / "rocksdb")
     claim = rows[Family.META].pop(b"claim")  # a secret of this opening, then the log that was durable before
     assert len(claim) == 32

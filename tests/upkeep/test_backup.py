@@ -11,8 +11,9 @@ import pytest
 
 from coregw.errors import InvalidInput, NotFound, StoreDamaged
 from coregw.store import Table
+from coregw.store.collection import Identity
 from coregw.store.rocksdb import RocksStore, open_store
-from coregw.upkeep.backup import Repository, Track, restore
+from coregw.upkeep.backup import Repository, Track, back_up, restore
 from store.payloads import multihash_of, random_bytes, read, upload
 from store.rocksdb_support import are_held, flip_bit
 from stored_trees import put_tree
@@ -57,6 +58,50 @@ async def test_a_restored_store_is_a_store_of_its_own(store: RocksStore, destina
     assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o700
 
 
+async def test_a_repository_is_of_one_store_and_of_one_incarnation_of_it(
+    store: RocksStore, destination: Path, tmp_path: Path
+) -> None:
+    await put_tree(store, 100)
+    await backed_up(store, destination)
+    assert store.identity is not None
+    marker = json.loads((destination / "coregw-backup.json").read_bytes())
+    assert (marker["store"], marker["incarnation"]) == tuple(map(str, store.identity))
+    made = Repository.open(destination).newest()
+    assert (made.store, made.incarnation) == store.identity
+    before = sorted(destination.rglob("*"))
+    async with await open_store(tmp_path / "other") as other:
+        for adopt in (False, True):
+            with pytest.raises(InvalidInput, match=f"the backups of another store .*{store.identity.store}"):
+                await back_up(other, destination, 1, silent, adopt=adopt)
+    assert sorted(destination.rglob("*")) == before
+    await restored(destination, tmp_path / "copy")
+    async with await open_store(tmp_path / "copy") as copy:
+        assert copy.identity is not None
+        assert copy.identity.store == store.identity.store
+        assert copy.identity.incarnation != store.identity.incarnation
+        with pytest.raises(
+            InvalidInput, match=f"another incarnation of this store .*{store.identity.incarnation}.*adopt"
+        ):
+            await backed_up(copy, destination)
+        assert sorted(destination.rglob("*")) == before
+        assert (await back_up(copy, destination, 7, silent, adopt=True)).generation == 2
+        assert (await backed_up(copy, destination)).generation == 3
+    with pytest.raises(InvalidInput, match="another incarnation"):
+        await backed_up(store, destination)
+
+
+async def test_a_repository_of_an_earlier_version_is_that_of_the_first_store_that_comes(
+    store: RocksStore, destination: Path, tmp_path: Path
+) -> None:
+    await backed_up(store, destination)
+    (destination / "coregw-backup.json").write_text('{"backup":"coregw","format":1}\n')
+    async with await open_store(tmp_path / "other") as other:
+        await backed_up(other, destination)
+        await backed_up(other, destination)
+    with pytest.raises(InvalidInput, match="another store"):
+        await backed_up(store, destination)
+
+
 # --- incremental ------------------------------------------------------------------------------------------------------
 
 
@@ -80,16 +125,18 @@ async def test_a_backup_of_a_restored_store_copies_no_table_files(
     await backed_up(store, destination)
     await restored(destination, tmp_path / "copy")
     async with await open_store(tmp_path / "copy") as copy:
-        assert (await backed_up(copy, destination)).copied_bytes < 100_000
+        assert (await back_up(copy, destination, 7, silent, adopt=True)).copied_bytes < 100_000
 
 
-async def test_files_of_two_stores_with_the_same_names_do_not_mix(
+async def test_files_of_two_incarnations_with_the_same_names_do_not_mix(
     store: RocksStore, destination: Path, tmp_path: Path
 ) -> None:
+    assert store.identity is not None
     async with await open_store(tmp_path / "other") as other:
+        await other.identify(Identity.new(store.identity.store))
         roots = [await put_tree(each, count) for each, count in ((store, 300), (other, 301))]
         for each in (store, other, store, other):
-            await backed_up(each, destination)
+            await back_up(each, destination, 7, silent, adopt=True)
     for number in (1, 2, 3, 4):
         data = tmp_path / f"restored-{number}"
         await restored(destination, data, number)

@@ -25,7 +25,7 @@ from coregw.upkeep.copy import Copied, copy_store
 from coregw.upkeep.integrity.online import check_online
 from servers import Bucket, Postgres
 from store.payloads import multihash_of, random_bytes, read, upload
-from store.postgres_support import opened
+from store.postgres_support import new_bucket, opened
 
 pytestmark = pytest.mark.anyio
 
@@ -86,7 +86,16 @@ async def test_a_copy_is_complete_and_a_second_one_copies_nothing(source: Collec
     assert (first.roots, first.roots_copied, first.payloads_copied) == (2, 2, len(SIZES))
     assert first.damaged == []
     await assert_same(source, destination)
+    assert source.identity is not None
+    assert destination.identity.store == source.identity.store
+    assert (copy := destination.identity) != source.identity
     second = await copied(source, destination)
+    assert destination.identity == copy
+    other = MemoryStore()
+    await Engine(other).create_root(json.dumps({"arcs": {"b": payload_cid(b"b")}}).encode())
+    own = other.identity
+    await copied(source, other)
+    assert other.identity == own
     assert (second.roots_copied, second.pages_copied, second.payloads_copied, second.records_copied) == (0, 0, 0, 0)
     request = {"profile": "core.resolve/v0alpha1", "root": roots[1], "segments": ["two"]}
     answer = json.loads(await Engine(destination).resolve(json.dumps(request).encode()))
@@ -97,7 +106,7 @@ async def test_stores_are_copied_to_postgresql_with_a_bucket_and_back(
     source: CollectableStore, primary: Postgres, s3: Bucket, tmp_path: Path
 ) -> None:
     await fill(source)
-    async with opened(primary, bucket=s3.url) as shared, await open_store(tmp_path / "back") as back:
+    async with opened(primary, bucket=new_bucket(s3)) as shared, await open_store(tmp_path / "back") as back:
         await copied(source, shared)
         await assert_same(source, shared)
         await copied(shared, back)

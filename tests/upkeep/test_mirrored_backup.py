@@ -18,12 +18,12 @@ from coregw.errors import InvalidInput, StoreDamaged, Unavailable
 from coregw.store import Stored, Table
 from coregw.store.collection import CollectableStore
 from coregw.store.memory import MemoryCollection, MemoryStore
-from coregw.store.rocksdb import open_store
-from coregw.upkeep.backup import BackedUp, Restored, back_up, refill
+from coregw.store.rocksdb import open_store, read_identity
+from coregw.upkeep.backup import BackedUp, Repository, Restored, back_up, refill
 from coregw.upkeep.gc import collect_garbage
 from servers import Bucket, Postgres
 from store.payloads import multihash_of, random_bytes, upload
-from store.postgres_support import opened
+from store.postgres_support import new_bucket, opened
 from store.rocksdb_support import flip_bit
 from upkeep.backup_support import largest, restored, silent, verified
 from upkeep.test_copy import Failing, assert_same, fill, items
@@ -42,7 +42,7 @@ async def shared(request: pytest.FixtureRequest) -> AsyncIterator[CollectableSto
         return
     server: Postgres = request.getfixturevalue("primary")
     bucket: Bucket | None = request.getfixturevalue("s3") if request.param.endswith("s3") else None
-    async with opened(server, **({"bucket": bucket.url} if bucket is not None else {})) as store:
+    async with opened(server, **({"bucket": new_bucket(bucket)} if bucket is not None else {})) as store:
         yield store
 
 
@@ -73,6 +73,14 @@ async def test_a_backup_is_complete_and_the_next_one_adds_what_is_new(
     roots = await fill(shared)
     first = await backed_up(shared, destination)
     assert (first.damaged, first.damaged_count, first.kept_generations) == ([], 0, 1)
+    newest = Repository.open(destination).newest()
+    assert (newest.store, newest.incarnation) == shared.identity
+    await restored(destination, tmp_path / "identity")
+    named = read_identity(tmp_path / "identity")
+    assert named is not None
+    assert shared.identity is not None
+    assert named.store == shared.identity.store
+    assert named != shared.identity
     assert (await verified(destination)).roots == 2
     engine = Engine(shared)
     await engine.publications.publish("scope", "name", await changed(engine, roots[1], "three"), 2)

@@ -5,8 +5,12 @@ owner can read (mode 0600), which says where the socket is; beside the database,
 top:
 
 ```
-rocksdb/coregw-control.json   {"socket": "@coregw-5f0c…", "token": "…", "device": 65024, "inode": 131}
+rocksdb/coregw-control.json   {"socket": "@coregw-5f0c…", "token": "…", "device": 65024, "inode": 131,
+                               "store": "5f0c…", "incarnation": "91d2…"}
 ```
+
+It also says which store the process has (`coregw.store.collection.Identity`). If the marker of the directory names
+another one, the directory was replaced under the process, and the file leads nowhere.
 
 The socket has an abstract name (``@``), which ends with its process and needs no directory. Any process of the machine
 can connect to it, so each side shows who it is: a request carries the token, and the client asks the kernel for the
@@ -25,14 +29,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from coregw.errors import Unavailable
+
+if TYPE_CHECKING:
+    from coregw.store.collection import Identity
 
 __all__ = ["ControlConnection", "ControlListener", "connect_to_control", "control_file", "listen_for_control"]
 
 _NAME: Final = "coregw-control.json"
 _DATABASE: Final = "rocksdb"
+_MARKER: Final = "coregw-store.json"
 _BACKLOG: Final = 64
 _MAX_RECORD_BYTES: Final = 4096
 _FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
@@ -70,6 +78,15 @@ class _Record(NamedTuple):
     user: int
 
 
+def _is_of_another(marker: Path, store: object, incarnation: object) -> bool:
+    """Whether a marker names another store; one that is missing or malformed does not."""
+    try:
+        named = json.loads(marker.read_bytes()[:_MAX_RECORD_BYTES])
+        return "id" in named and (named["id"], named["incarnation"]) != (store, incarnation)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return False
+
+
 def control_file(directory: Path) -> Path:
     """Return the file in a data directory that names its control socket."""
     database = directory / _DATABASE
@@ -77,13 +94,14 @@ def control_file(directory: Path) -> Path:
 
 
 @contextmanager
-def listen_for_control(directory: Path) -> Iterator[ControlListener]:
+def listen_for_control(directory: Path, identity: Identity | None) -> Iterator[ControlListener]:
     """Listen on a new control socket, and name it in a data directory.
 
     The file stays at the end: on a full disk it can be written again, but not created.
 
     Args:
         directory: The data directory, whose lock this process holds.
+        identity: Which store the process has, if that is known.
 
     Raises:
         Unavailable: If the socket or the file cannot be created.
@@ -95,6 +113,8 @@ def listen_for_control(directory: Path) -> Iterator[ControlListener]:
             listener.listen(_BACKLOG)
             state = directory.stat()
             record = {"socket": address, "token": token, "device": state.st_dev, "inode": state.st_ino}
+            if identity is not None:
+                record |= {"store": str(identity.store), "incarnation": str(identity.incarnation)}
             _write(directory, json.dumps(record).encode() + b"\n")
         except OSError as error:
             reason = error.strerror or error
@@ -178,7 +198,7 @@ def _write(directory: Path, record: bytes) -> None:
 
 
 def _read(directory: Path) -> _Record | None:
-    """Read the file; None if it is that of another directory, which was copied.
+    """Read the file; None if it is that of another directory, which was copied, or of another store.
 
     Raises:
         OSError: If there is no such file, or it cannot be read.
@@ -195,6 +215,8 @@ def _read(directory: Path) -> _Record | None:
         os.close(descriptor)
     state = directory.stat()
     if (content["device"], content["inode"]) != (state.st_dev, state.st_ino):
+        return None
+    if "store" in content and _is_of_another(directory / _MARKER, content["store"], content["incarnation"]):
         return None
     if not (_ADDRESS.fullmatch(content["socket"]) and _TOKEN.fullmatch(content["token"])):
         raise ValueError("no address or no token")

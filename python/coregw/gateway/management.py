@@ -88,7 +88,7 @@ async def serve_management(
             management.addresses.append(url_of(listener))
         if directory is not None:
             try:
-                control = stack.enter_context(listen_for_control(directory))
+                control = stack.enter_context(listen_for_control(directory, getattr(engine.store, "identity", None)))
             except Unavailable as error:  # serving the data is more important
                 logger.error("no command can reach this gateway: %s", error)
             else:

@@ -39,8 +39,8 @@ async def open_embedded(settings: Settings) -> RocksStore:
     )
 
 
-async def open_shared(settings: Settings, processes: int) -> CollectableStore:
-    """Open the store in a database. Raises as `open_settings_store`.
+async def open_shared(settings: Settings, processes: int, *, adopt: bool = False) -> CollectableStore:
+    """Open the store in a database; `adopt` takes its bucket over. Raises as `open_settings_store`.
 
     The data directory then holds temporary files and the control socket's name; each gateway of a machine has its own.
     """
@@ -63,6 +63,7 @@ async def open_shared(settings: Settings, processes: int) -> CollectableStore:
         quota_bytes=settings.store_bytes or None,
         slice_seconds=settings.gc_slice_seconds,
         unsafe=unsafe,
+        adopt=adopt,
     )
 
 

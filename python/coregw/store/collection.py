@@ -22,11 +22,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self, runtime_checkable
+from uuid import UUID, uuid4
 
 from coregw.errors import Unavailable
 from coregw.store import Store, Stored
 
-__all__ = ["CollectableStore", "Collection", "Item", "RecordedCollection", "Usage", "collect_in_turn"]
+__all__ = ["CollectableStore", "Collection", "Identity", "Item", "RecordedCollection", "Usage", "collect_in_turn"]
 
 _BUSY_SECONDS: Final = 0.25
 
@@ -43,6 +44,23 @@ class Item(NamedTuple):
     key: bytes
     size: int
     dated: int
+
+
+class Identity(NamedTuple):
+    """Which store it is. A restored or copied store has the same name, and another incarnation.
+
+    Attributes:
+        store: The name of the store, which it has for good.
+        incarnation: The name of this history of it: each restore and each copy begins another one.
+    """
+
+    store: UUID
+    incarnation: UUID
+
+    @classmethod
+    def new(cls, store: UUID | None = None) -> Self:
+        """Return the identity of a new store, or of a new incarnation of one."""
+        return cls(store or uuid4(), uuid4())
 
 
 class Usage(NamedTuple):
@@ -112,6 +130,13 @@ class RecordedCollection(Collection, Protocol):
 @runtime_checkable
 class CollectableStore(Store, Protocol):
     """A `Store` whose garbage can be collected, by the process that owns it."""
+
+    @property
+    def identity(self) -> Identity | None:
+        """Which store it is; None for one of an earlier version that could not be written to since."""
+
+    async def identify(self, identity: Identity) -> None:
+        """Give the store another identity, durably. Raises `Unavailable` or `StorageFull` if it cannot."""
 
     def collect(self, grace_seconds: float) -> Collection:
         """Begin a collection when the result is entered, which spares what is younger than `grace_seconds`.

@@ -16,7 +16,7 @@ from coregw.store import CHUNK_BYTES, Stored, Table
 from coregw.store.ages import SLICE_SECONDS, Ages
 from coregw.store.arguments import check_listing, check_payload_sizes, check_range, check_renewal, check_whole_payload
 from coregw.store.clock import Clock
-from coregw.store.collection import Item, Usage
+from coregw.store.collection import Identity, Item, Usage
 
 __all__ = ["MemoryCollection", "MemoryPayloadWriter", "MemoryStore"]
 
@@ -91,6 +91,14 @@ class MemoryStore:
         self._contents = _Contents(max_bytes, clock or Clock(), slice_seconds)
         self._tables = self._contents.tables
         self._ages = self._contents.ages
+        self._identity = Identity.new()
+
+    @property
+    def identity(self) -> Identity:
+        return self._identity
+
+    async def identify(self, identity: Identity) -> None:
+        self._identity = identity
 
     @property
     def expiries(self) -> int:

@@ -25,7 +25,7 @@ from coregw.engine.roots import INCOMPLETE
 from coregw.errors import Conflict, StoreDamaged
 from coregw.messages import Message
 from coregw.store import Store, Stored, Table
-from coregw.store.collection import CollectableStore, Collection, Item
+from coregw.store.collection import CollectableStore, Collection, Identity, Item
 from coregw.upkeep.integrity.records import CHECKPOINTS, LOG, NEWEST, REVISIONS
 from coregw.upkeep.listings import all_items, all_records
 from coregw.upkeep.marks import MarkFile
@@ -36,6 +36,8 @@ __all__ = ["Copied", "copy_store"]
 Row = tuple[bytes, bytes]
 
 _SPARED_SECONDS: Final = 0.0
+_ROOTS: Final = b"\1"
+"""How all root CIDs begin."""
 
 
 class Copied(Message, frozen=True, kw_only=True):
@@ -69,6 +71,8 @@ async def copy_store(
 ) -> Copied:
     """Copy all payloads, roots, their pages and all records. Takes some 50 MiB of memory, and 40 bytes of disk a page.
 
+    A destination that holds no roots and no records becomes another incarnation of the source.
+
     Nothing should be published at the source meanwhile, and no garbage be collected at the destination. It may be
     interrupted at any time and run again: cost is then proportional to what is missing, and a listing of the rest.
 
@@ -89,11 +93,25 @@ async def copy_store(
     with TemporaryDirectory(prefix="coregw-copy-") as folder:
         marks = await asyncio.to_thread(MarkFile, Path(folder) / "marks")
         try:
+            await _identify(source, destination)
             async with source.collect(_SPARED_SECONDS) as listing:
                 transfer = Transfer(source, destination, marks, report)
                 return await _Copy(source, destination, listing, transfer).run(replace_records)
         finally:
             await asyncio.to_thread(marks.close)
+
+
+async def _identify(source: CollectableStore, destination: Store) -> None:
+    """Make an empty destination another incarnation of the source."""
+    held, theirs = source.identity, destination.identity if isinstance(destination, CollectableStore) else None
+    if held is None or theirs is None or theirs.store == held.store:
+        return
+    if await destination.list_rows(Table.ROOTS, _ROOTS, None, 1):
+        return
+    async for _ in all_records(destination):
+        return
+    assert isinstance(destination, CollectableStore)  # noqa: S101 - it has an identity
+    await destination.identify(Identity.new(held.store))
 
 
 class _Copy:

@@ -20,7 +20,7 @@ import serving
 from coregw.client import Client, ClientSettings
 from servers import Bucket, Postgres, free_port
 from static_trees import DEPLOY, nginx_main
-from store.postgres_support import new_schema
+from store.postgres_support import new_bucket, new_schema
 from worker_processes import until
 
 SETTINGS = ClientSettings(backoff_seconds=0.05, backoff_max_seconds=0.2)
@@ -133,7 +133,7 @@ def balanced(
         "DATA": str(top),
         "PORTS": " ".join(map(str, ports)),
         "COREGW_STORE": new_schema(primary),
-        "COREGW_BUCKET": s3.url,
+        "COREGW_BUCKET": new_bucket(s3),
         "GATEWAY_ADMIN_TOKEN": serving.ADMIN_TOKEN,
         "HOME": str(top),
     }

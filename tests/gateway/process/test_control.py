@@ -20,6 +20,7 @@ import serving
 from coregw.errors import Unavailable
 from coregw.gateway import control
 from coregw.gateway.control import connect_to_control, control_file, listen_for_control
+from coregw.store.collection import Identity
 
 STATUS = "/admin/v1/maintenance/status"
 NOBODY = 65534
@@ -43,13 +44,31 @@ def platform(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_gateway_of_a_directory_is_found_while_it_runs(tmp_path: Path, platform: str) -> None:
     assert not is_reached(tmp_path)
-    with listen_for_control(tmp_path) as listener:
+    with listen_for_control(tmp_path, None) as listener:
         assert listener.address.startswith("@" if platform == "linux" else "/")
         assert is_reached(tmp_path)
         assert [each.name for each in tmp_path.iterdir()] == [control_file(tmp_path).name]
         assert stat.S_IMODE(control_file(tmp_path).stat().st_mode) == 0o600
     assert not is_reached(tmp_path)
     assert not Path(listener.address).exists()
+
+
+def test_the_gateway_of_a_store_that_was_replaced_is_not_found(tmp_path: Path) -> None:
+    """A restored store may have the inode of the removed one, whose process is still running."""
+    identity, marker = Identity.new(), tmp_path / "coregw-store.json"
+    named = {"id": str(identity.store), "incarnation": str(identity.incarnation)}
+    with listen_for_control(tmp_path, identity):
+        written = json.loads(control_file(tmp_path).read_bytes())
+        assert (written["store"], written["incarnation"]) == tuple(named.values())
+        for content in (named, {"store": "coregw"}, None):
+            marker.write_text(json.dumps(content))
+            assert is_reached(tmp_path)
+        for other in (
+            named | {"incarnation": str(Identity.new().incarnation)},
+            named | {"id": str(Identity.new().store)},
+        ):
+            marker.write_text(json.dumps(other))
+            assert not is_reached(tmp_path)
 
 
 def test_the_top_of_a_data_directory_holds_the_store_alone(tmp_path: Path) -> None:
@@ -77,11 +96,11 @@ def test_every_file_of_a_killed_gateway_can_be_copied(tmp_path: Path) -> None:
 def test_a_copy_of_a_served_directory_does_not_reach_its_gateway(tmp_path: Path, copying: list[str]) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
-    with listen_for_control(one):
+    with listen_for_control(one, None):
         subprocess.run([*copying, one, two], check=True)
         assert not is_reached(two)
         assert is_reached(one)
-        with listen_for_control(two):
+        with listen_for_control(two, None):
             assert is_reached(two)
             assert is_reached(one)
 
@@ -89,7 +108,7 @@ def test_a_copy_of_a_served_directory_does_not_reach_its_gateway(tmp_path: Path,
 def test_a_directory_that_was_renamed_reaches_its_gateway(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
-    with listen_for_control(one):
+    with listen_for_control(one, None):
         one.rename(two)
         assert is_reached(two)
         one.symlink_to(two)
@@ -134,7 +153,7 @@ def test_another_user_cannot_read_the_token_and_gets_no_answer_without_it(tmp_pa
 
 @needs_root
 def test_another_user_who_takes_the_name_of_a_killed_gateway_is_not_reached(tmp_path: Path) -> None:
-    with listen_for_control(tmp_path) as listener:
+    with listen_for_control(tmp_path, None) as listener:
         address = listener.address.replace("@", "\0")
 
     with socket.socket(socket.AF_UNIX) as squatter:
@@ -154,7 +173,7 @@ def test_another_user_who_takes_the_name_of_a_killed_gateway_is_not_reached(tmp_
 def test_the_name_of_a_file_that_another_process_has_taken_is_used_by_its_user_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with listen_for_control(tmp_path):
+    with listen_for_control(tmp_path, None):
         assert is_reached(tmp_path)
         monkeypatch.setattr(control, "_listening_user", lambda *_: os.geteuid() + 1)
         assert not is_reached(tmp_path)
@@ -164,7 +183,7 @@ def test_an_operator_who_may_not_read_the_file_is_told_so(tmp_path: Path, monkey
     def refuse(*_: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    with listen_for_control(tmp_path):
+    with listen_for_control(tmp_path, None):
         monkeypatch.setattr(control, "_read", refuse)
         with pytest.raises(PermissionError):
             connect_to_control(tmp_path)
@@ -177,7 +196,7 @@ def test_an_operator_who_may_not_read_the_file_is_told_so(tmp_path: Path, monkey
 def test_a_file_that_names_no_socket_is_replaced(tmp_path: Path, content: str) -> None:
     control_file(tmp_path).write_text(content, "latin-1")
     assert not is_reached(tmp_path)
-    with listen_for_control(tmp_path):
+    with listen_for_control(tmp_path, None):
         assert is_reached(tmp_path)
 
 
@@ -193,7 +212,7 @@ def test_a_file_that_names_no_socket_is_replaced(tmp_path: Path, content: str) -
     ],
 )
 def test_a_file_that_no_gateway_has_written_leads_nowhere(tmp_path: Path, changed: dict[str, str | None]) -> None:
-    with listen_for_control(tmp_path):
+    with listen_for_control(tmp_path, None):
         record = json.loads(control_file(tmp_path).read_text())
         control_file(tmp_path).write_text(json.dumps(record | changed))
         assert not is_reached(tmp_path)
@@ -208,7 +227,7 @@ def test_what_is_no_regular_file_leads_nowhere_at_once(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_keeps_no_operator_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with listen_for_control(tmp_path):
+    with listen_for_control(tmp_path, None):
         pass
     control_file(tmp_path).write_text("x" * 1000)
 
@@ -216,11 +235,11 @@ def test_a_full_disk_keeps_no_operator_away(tmp_path: Path, monkeypatch: pytest.
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", refuse)
-    with listen_for_control(tmp_path):
+    with listen_for_control(tmp_path, None):
         assert is_reached(tmp_path)
         assert [each.name for each in tmp_path.iterdir()] == [control_file(tmp_path).name]
     control_file(tmp_path).unlink()
-    with pytest.raises(Unavailable, match="No space left"), listen_for_control(tmp_path):
+    with pytest.raises(Unavailable, match="No space left"), listen_for_control(tmp_path, None):
         pass
 
 
@@ -239,25 +258,25 @@ def test_a_gateway_that_cannot_be_managed_serves(tmp_path: Path) -> None:
 def test_a_directory_with_a_long_path_has_a_socket(tmp_path: Path) -> None:
     data = tmp_path / ("d" * 120)
     data.mkdir()
-    with listen_for_control(data):
+    with listen_for_control(data, None):
         assert is_reached(data)
 
 
 def test_a_socket_that_cannot_be_named_is_an_error(tmp_path: Path) -> None:
     message = r"cannot create the control socket of .*/missing: No such file or directory"
-    with pytest.raises(Unavailable, match=message), listen_for_control(tmp_path / "missing"):
+    with pytest.raises(Unavailable, match=message), listen_for_control(tmp_path / "missing", None):
         pass
 
 
 def test_the_directory_of_a_gateway_on_another_store_can_become_that_of_an_embedded_one(tmp_path: Path) -> None:
-    with listen_for_control(tmp_path):
+    with listen_for_control(tmp_path, None):
         pass
     with serving.process(tmp_path) as process:
         assert httpx2.get(f"{process.url}/healthz").status_code == 200
 
 
 def test_the_socket_of_a_killed_process_has_no_name_on_linux(tmp_path: Path) -> None:
-    with listen_for_control(tmp_path) as listener:
+    with listen_for_control(tmp_path, None) as listener:
         name = listener.address.replace("@", "\0")
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(name)

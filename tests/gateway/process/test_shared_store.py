@@ -22,7 +22,7 @@ from coregw.errors import InvalidInput
 from coregw.gateway.settings import Settings
 from coregw.store.postgres import open_store
 from servers import Bucket, Postgres
-from store.postgres_support import new_schema
+from store.postgres_support import new_bucket, new_schema
 from upkeep.damage_support import Truth, fill
 from upkeep.damaged_rows import Damage, damage_rows
 from worker_processes import until, workers_of
@@ -34,7 +34,7 @@ AUTHORIZATION = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
 @pytest.fixture
 def settings(primary: Postgres, s3: Bucket) -> dict[str, str]:
     """The settings of a store; its password is not checked, and must not be shown."""
-    return {"store": new_schema(primary).replace("coregw@", "coregw:se-cret@"), "bucket": s3.url}
+    return {"store": new_schema(primary).replace("coregw@", "coregw:se-cret@"), "bucket": new_bucket(s3)}
 
 
 @pytest.fixture

@@ -22,17 +22,29 @@ __all__ = ["command"]
 @click.argument("destination", metavar="DEST", type=click.Path(path_type=Path, file_okay=False, readable=False))
 @data_option
 @click.option("--keep", type=click.IntRange(1), help="Number of generations to keep; 7 by default.")
+@click.option(
+    "--adopt", is_flag=True, help="Go on with the backups of an earlier incarnation, in whose place this store is."
+)
 @click.option("--verify", "is_verified", is_flag=True, help="Read everything back and check it, after the backup.")
 @click.option("--verify-only", is_flag=True, help="Read everything back and check it, without a new backup.")
 @json_option
 def command(
-    destination: Path, data: Path, keep: int | None, is_verified: bool, verify_only: bool, as_json: bool
+    destination: Path,
+    data: Path,
+    keep: int | None,
+    adopt: bool,
+    is_verified: bool,
+    verify_only: bool,
+    as_json: bool,
 ) -> None:
     """Back up a store to the directory DEST, while a gateway runs on it or not.
 
     DEST is created if it is missing, and may be on another file system. Each backup is a complete generation, which
     contains everything that was acknowledged before it began; only what DEST does not have yet is copied. `coregw
     restore` restores a generation.
+
+    DEST is for one store. A store that was restored or copied is another incarnation of it: it backs up to another
+    directory, or with --adopt here, if it takes the place of the one whose backups DEST has.
 
     If COREGW_STORE names a store in PostgreSQL, that store and its bucket are backed up row by row, and everything is
     compared with its digest; no garbage can be collected meanwhile. Exit code 4: something is damaged, and was left
@@ -45,7 +57,7 @@ def command(
     if not verify_only:
         kept = DEFAULT_KEEP if keep is None else keep
         with shown_progress("backup", as_json=as_json) as show:
-            result = _back_up(data, destination.absolute(), kept, show)
+            result = _back_up(data, destination.absolute(), kept, show, adopt=adopt)
         print_result(result, as_json=as_json)
         is_damaged = bool(result.get("damaged_count"))
     if is_verified or verify_only:
@@ -56,24 +68,50 @@ def command(
         raise Exit(EXIT_DAMAGED)
 
 
-def _back_up(data: Path, destination: Path, keep: int, show: Any) -> dict[str, Any]:  # noqa: ANN401 - see `Control.run`
+def _back_up(
+    data: Path,
+    destination: Path,
+    keep: int,
+    show: Any,  # noqa: ANN401 - see `Control.run`
+    *,
+    adopt: bool,
+) -> dict[str, Any]:
     control = find_control(data)
     if control is not None:
         with control:
-            return control.run("backup", {"destination": str(destination), "keep": keep}, show)
+            return control.run("backup", {"destination": str(destination), "keep": keep, "adopt": adopt}, show)
     import asyncio
 
     import msgspec
 
-    from coregw.cli.control.direct import opened_store
+    from coregw.cli.control.direct import is_shared, opened_store
     from coregw.upkeep.backup import back_up
 
     async def run() -> BackedUp:
-        async with opened_store(data) as store:
-            return await back_up(store, destination, keep, lambda progress: show(msgspec.to_builtins(progress)))
+        if not is_shared():
+            await _name(data)
+        async with opened_store(data, reads_only=True) as store:
+            return await back_up(
+                store,
+                destination,
+                keep,
+                lambda progress: show(msgspec.to_builtins(progress)),
+                adopt=adopt,
+                data=data,
+            )
 
     result: dict[str, Any] = msgspec.to_builtins(asyncio.run(run()))
     return result
+
+
+async def _name(data: Path) -> None:
+    """Open a store of an earlier version once, so that its marker says which store it is."""
+    from coregw.store.rocksdb import MARKER, read_identity
+    from coregw.upkeep.offline import opened_directory
+
+    if (data / MARKER).is_file() and read_identity(data) is None:
+        async with opened_directory(data):
+            pass
 
 
 def _verify(destination: Path, show: Any) -> dict[str, Any]:  # noqa: ANN401 - as above

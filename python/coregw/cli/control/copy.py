@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,7 +55,11 @@ def command(
     from coregw.upkeep.copy import copy_store
 
     async def run() -> Copied:
-        async with _opened(source, from_bucket, "--from") as origin, _opened(destination, to_bucket, "--to") as target:
+        async with (
+            _as_owner_of(destination),
+            _opened(source, from_bucket, "--from") as origin,
+            _opened(destination, to_bucket, "--to") as target,
+        ):
             return await copy_store(
                 origin,
                 target,
@@ -71,17 +75,27 @@ def command(
 
 
 @asynccontextmanager
+async def _as_owner_of(store: str) -> AsyncIterator[None]:
+    """Act as the user of the folder in which a destination is, if it is in one."""
+    from coregw.upkeep.offline import as_owner
+
+    with as_owner(Path(store.removeprefix(_EMBEDDED))) if store.startswith(_EMBEDDED) else nullcontext():
+        yield
+
+
+@asynccontextmanager
 async def _opened(store: str, bucket: str | None, option: str) -> AsyncIterator[CollectableStore]:
     """Open a store; a source must exist, a destination is created."""
-    from coregw.cli.control.direct import opened_database, opened_directory
+    from coregw.cli.control.direct import opened_database
     from coregw.store.rocksdb import open_store
+    from coregw.upkeep.offline import opened_snapshot
 
     if store.startswith(_EMBEDDED):
         if bucket is not None:
             raise click.UsageError(f"{option}-bucket needs a store in PostgreSQL")
         path = Path(store.removeprefix(_EMBEDDED))
         if option == "--from":
-            async with opened_directory(path) as opened:
+            async with opened_snapshot(path) as opened:
                 yield opened
         else:
             async with await open_store(path) as opened:

@@ -8,15 +8,12 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coregw.errors import InvalidInput
-
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
 
     from coregw.store.collection import CollectableStore
-    from coregw.store.rocksdb import RocksStore
 
-__all__ = ["SharedStore", "is_shared", "opened_database", "opened_directory", "opened_store", "shared_store"]
+__all__ = ["SharedStore", "is_shared", "opened_database", "opened_store", "shared_store"]
 
 T = TypeVar("T")
 
@@ -29,8 +26,16 @@ def is_shared() -> bool:
 
 
 @asynccontextmanager
-async def opened_store(data: Path) -> AsyncIterator[CollectableStore]:
-    """Open the store that ``COREGW_STORE`` names, or the one in a directory. Raises as `opened_directory`."""
+async def opened_store(data: Path, *, reads_only: bool = False) -> AsyncIterator[CollectableStore]:
+    """Open the store that ``COREGW_STORE`` names, or the one in a directory.
+
+    Args:
+        data: The directory.
+        reads_only: Whether a store in a directory is only read: then it is a snapshot, of which nothing is kept.
+
+    Raises:
+        InvalidInput, Unavailable, StoreDamaged: As `coregw.upkeep.offline.opened_directory`.
+    """
     from coregw.gateway.settings import Settings
     from coregw.gateway.stores import open_shared
 
@@ -42,22 +47,9 @@ async def opened_store(data: Path) -> AsyncIterator[CollectableStore]:
         finally:
             await shared.close()
         return
-    async with opened_directory(data) as store:
-        yield store
+    from coregw.upkeep.offline import opened_directory, opened_snapshot
 
-
-@asynccontextmanager
-async def opened_directory(data: Path) -> AsyncIterator[RocksStore]:
-    """Open the RocksDB store in a directory, which must be one.
-
-    Raises:
-        InvalidInput: The directory is not a store; opening it would make one of it.
-    """
-    from coregw.store.rocksdb import MARKER, open_store
-
-    if not (data / MARKER).is_file():
-        raise InvalidInput(f"{data} is not a coregw store: it has no {MARKER}")
-    async with await open_store(data, reserve_bytes=0) as store:
+    async with (opened_snapshot if reads_only else opened_directory)(data) as store:
         yield store
 
 

@@ -114,15 +114,18 @@ def _repair(data: Path, report: Report, *, salvage: bool) -> RepairResult:
     from coregw.cli.control.direct import is_shared, shared_store
     from coregw.upkeep.integrity.online import repair_online
     from coregw.upkeep.integrity.repair import repair_store, salvage_store
+    from coregw.upkeep.offline import as_owner
 
     if salvage:
         if is_shared():
             raise InvalidInput("--salvage is for a RocksDB store; PostgreSQL has tools of its own for that")
-        return salvage_store(data, report)
+        with as_owner(data):
+            return salvage_store(data, report)
     if is_shared():
         with shared_store(data) as shared:
             return shared.call(repair_online(shared.store, report))
-    return repair_store(data, report)
+    with as_owner(data):
+        return repair_store(data, report)
 
 
 def _show(result: CheckResult | RepairResult) -> None:

@@ -99,7 +99,7 @@ def _collect(data: Path, asked: dict[str, Any], show: Any) -> dict[str, Any]:  #
     grace, revisions = asked["grace_seconds"], asked["revisions"]
 
     async def run() -> GarbageCollected:
-        async with opened_store(data) as store:
+        async with opened_store(data, reads_only=asked["dry_run"]) as store:
             return await collect_garbage(
                 store,
                 grace_seconds=settings.gc_grace_seconds if grace is None else grace,

@@ -67,8 +67,11 @@ def command(source: GatewayChoice, scopes: tuple[str, ...], named: TextIO | None
     import msgspec
 
     from coregw.cli.control.direct import is_shared, shared_store
+    from coregw.upkeep.offline import as_owner
 
     with ExitStack() as stack:
+        if not is_shared() and find_control(data) is None:
+            stack.enter_context(as_owner(data))
         show = stack.enter_context(shown_progress("heal", as_json=as_json))
         shared = stack.enter_context(shared_store(data)) if is_shared() else None
         heal = _Heal(data, shared, source, show)

@@ -75,7 +75,7 @@ def _do(data: Path, offline: Callable[[Pins], Awaitable[object]], path: str, bod
     from coregw.upkeep.pins import Pins
 
     async def run() -> object:
-        async with opened_store(data) as store:
+        async with opened_store(data, reads_only=path == "pins" and body is None) as store:
             return await offline(Pins(store))
 
     return msgspec.to_builtins(asyncio.run(run()))

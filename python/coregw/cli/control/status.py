@@ -33,6 +33,8 @@ def _for_people(status: dict[str, Any]) -> dict[str, Any]:
         "pid": str(status["pid"]),
         "running for": duration(status["seconds"]),
         "data": status["data"],
+        "store": status.get("store"),
+        "incarnation": status.get("incarnation"),
         "clients at": status.get("urls", []),  # a gateway that was started before an update does not say
         "management at": status["addresses"],
     }

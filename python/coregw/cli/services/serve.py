@@ -190,8 +190,14 @@ def _run(settings: Settings, worker: tuple[int, int] | None, *, as_json: bool) -
     is_flag=True,
     help="Show all settings as a configuration file, with the source of each, and exit.",
 )
+@click.option(
+    "--adopt",
+    is_flag=True,
+    help="Take over the bucket of a PostgreSQL store from an earlier incarnation, which no gateway uses any more.",
+)
 def command(
     worker: tuple[int, int] | None,
+    adopt: bool,
     assignments: tuple[str, ...],
     as_json: bool,
     **options: Any,  # noqa: ANN401 - those of `_chosen_settings`
@@ -202,4 +208,21 @@ def command(
     SIGINT or SIGTERM, requests in flight finish, and the store is closed.
     """
     settings = _chosen_settings(**options, assignments=assignments, as_json=as_json)
+    if adopt:
+        _adopt(settings)
     _run(settings, worker, as_json=as_json)
+
+
+def _adopt(settings: Settings) -> None:
+    """Claim the bucket of a store in PostgreSQL for it. Raises a usage error if the store has none."""
+    import asyncio
+
+    from coregw.gateway.stores import open_shared
+
+    if not settings.is_shared or settings.bucket == "none":
+        raise click.UsageError("--adopt is for a store in PostgreSQL with a bucket")
+
+    async def claim() -> None:
+        await (await open_shared(settings, 1, adopt=True)).close()
+
+    asyncio.run(claim())

@@ -11,7 +11,7 @@ and when a store is repaired, never by a reader: what is missing is damage. An e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from coregw.engine.publications.records import Record, decode_record, revision_key
@@ -22,7 +22,7 @@ from coregw.tlog.entry import freeze_entry, publication_entry
 from coregw.tlog.note import Note
 from coregw.tlog.tree import Node, consistency_path, cover, inclusion_path, leaf_hash, node_hash, root_of
 
-__all__ = ["NameLog", "checkpoint_key", "node_key", "rows_of_history", "signed_checkpoint"]
+__all__ = ["NameLog", "checkpoint_key", "node_key", "root_of_rows", "rows_of_history", "signed_checkpoint"]
 
 _REVISIONS_AT_ONCE: Final = 1000
 
@@ -67,6 +67,12 @@ def rows_of_history(scope: str, name: str, revisions: Iterable[Record]) -> Itera
         yield from _appended(scope, name, peaks, number - 1, leaf_hash(_entry_of(record)))
     if last is not None and last.frozen:
         yield from _appended(scope, name, peaks, last.revision, leaf_hash(_freeze_of(last)))
+
+
+def root_of_rows(scope: str, name: str, rows: Mapping[bytes, bytes], size: int) -> bytes | None:
+    """Return the root hash of the tree of the first `size` leaves from rows of a log; None if one is missing."""
+    nodes = [rows.get(node_key(scope, name, node)) for node in cover(0, size)]
+    return root_of([node for node in nodes if node]) if all(nodes) else None
 
 
 def _appended(

@@ -27,10 +27,12 @@ class BackupRequest(Message, frozen=True, kw_only=True):
     Attributes:
         destination: The absolute path of the repository; created if it is missing.
         keep: How many generations to keep.
+        adopt: Whether the store takes the place of another incarnation of it, whose backups the repository has.
     """
 
     destination: str
     keep: Annotated[int, msgspec.Meta(ge=1)] = DEFAULT_KEEP
+    adopt: bool = False
 
 
 @post(
@@ -61,7 +63,7 @@ async def backup(request: Request[Any, Any, Any]) -> Reply:
     store = management.collectable
 
     async def run(report: Report) -> BackedUp:
-        return await back_up(store, destination, asked.keep, report)
+        return await back_up(store, destination, asked.keep, report, adopt=asked.adopt)
 
     return management.operations.stream(request.scope, "backup", run)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from typing import Any, Final
+from uuid import UUID
 
 from litestar import Request, get
 
@@ -27,6 +28,8 @@ class Status(Message, frozen=True, kw_only=True):
         pid: The process that owns the store.
         seconds: How long it has been running.
         data: The data directory.
+        store: Which store it is; null if that is not known.
+        incarnation: Which incarnation of it: each restore and each copy begins another one.
         workers: The configured number of processes that serve requests.
         healthy: Whether the store can be read and written.
         urls: Where clients are served; empty until they are.
@@ -38,6 +41,8 @@ class Status(Message, frozen=True, kw_only=True):
     pid: int
     seconds: float
     data: str
+    store: UUID | None
+    incarnation: UUID | None
     workers: int
     healthy: bool
     urls: list[str]
@@ -60,11 +65,14 @@ async def status(request: Request[Any, Any, Any]) -> Reply:
     query_parameters(request.scope)
     management = Management.of(request)
     settings = management.gateway.settings
+    identity = getattr(management.gateway.engine.store, "identity", None)
     answer = Status(
         version=__version__,
         pid=os.getpid(),
         seconds=round(time.monotonic() - management.started, 3),
         data=str(settings.data.absolute()),
+        store=None if identity is None else identity.store,
+        incarnation=None if identity is None else identity.incarnation,
         workers=settings.workers,
         healthy=await management.gateway.engine.healthy(),
         urls=management.urls,

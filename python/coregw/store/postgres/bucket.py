@@ -16,6 +16,8 @@ from coregw.store.buckets import Bucket, next_names
 __all__ = ["BucketChunks"]
 
 _DELETED_AT_ONCE: Final = 1000
+_CLAIM: Final = "coregw-store.json"
+"""The object that says whose the bucket is (`coregw.store.postgres.checks.identify`)."""
 
 
 class BucketChunks:
@@ -50,13 +52,25 @@ class BucketChunks:
             with suppress(FileNotFoundError):
                 await self._bucket.call(partial(self._objects.delete, paths))
 
-    async def check(self) -> None:
-        """Check that the bucket can be reached.
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        address = self._bucket.address
+        return f"s3://{address.bucket}{address.prefix and '/'}{address.prefix}"
+
+    async def claim(self) -> str | None:
+        """Read the claim to the bucket; None if nobody has claimed it.
 
         Raises:
-            Unavailable: It does not exist, does not answer, or refuses the credentials.
+            Unavailable: The bucket does not exist, does not answer, or refuses the credentials.
         """
-        await self._bucket.call(lambda: next_names(self._objects.list("chunks/", chunk_size=1)))
+        with suppress(FileNotFoundError):
+            return await self._bucket.call(lambda: bytes(self._objects.get(_CLAIM).bytes()).decode("utf-8", "replace"))
+        return None
+
+    async def set_claim(self, claim: str) -> None:
+        """Replace the claim to the bucket, durably. Raises as `claim`."""
+        await self._bucket.call(lambda: self._objects.put(_CLAIM, claim.encode(), use_multipart=False))
 
 
 def _path(upload: UUID, number: int) -> str:

@@ -1,15 +1,37 @@
-"""Checks of a database before it is used: what may lose acknowledged data is refused, unless it is allowed by name."""
+"""Checks of a database before it is used: what may lose acknowledged data is refused, unless it is allowed by name.
+
+A bucket is refused if it is not the database's own. A database that was restored has all rows of the one that it was
+made from, and would remove that one's chunks. Two things tell them apart:
+
+```
+state.place         system identifier, OIDs of database and schema    another one: dumped, copied; a new incarnation
+state.claim         the object coregw-store.json of the bucket        another one: the other database goes on with it
+state.next_claim    the one that is about to replace it
+```
+
+The claim is ``{"store":"coregw","id":…,"incarnation":…,"turn":…}``, in which the turn is random. It is replaced at each
+start, and before each sweep and collection. So a database that was restored physically, which has the place of the
+other one, is refused unless it has all of that one's turns.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from uuid import UUID, uuid4
+
+import msgspec
 
 from coregw.errors import InvalidInput, Unavailable
-from coregw.store.postgres.connections.database import Database
+from coregw.store.collection import Identity
+from coregw.store.postgres.connections.database import Database, Row
+from coregw.undecodable import UNDECODABLE
 
-__all__ = ["UNSAFE", "check_server", "parse_unsafe"]
+if TYPE_CHECKING:
+    from coregw.store.postgres.bucket import BucketChunks
+
+__all__ = ["UNSAFE", "check_server", "identify", "parse_unsafe"]
 
 logger = logging.getLogger("coregw.store")
 
@@ -33,6 +55,24 @@ SELECT current_setting('server_version_num')::int AS version, pg_is_in_recovery(
   current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int AS connections,
   (SELECT sum(numbackends)::int FROM pg_stat_database) AS used
 """
+
+
+_LOCK: Final = "SELECT pg_advisory_lock(hashtext('coregw identity'), hashtext(current_schema()))"
+"""Held to the end of the session."""
+
+_IDENTITY: Final = """
+SELECT store, incarnation, place, claim, next_claim, (
+  SELECT concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), d.oid, n.oid)
+  FROM pg_database d, pg_namespace n WHERE d.datname = current_database() AND n.nspname = current_schema()) AS here
+FROM state
+"""
+
+
+class _Claim(msgspec.Struct, frozen=True):
+    store: Literal["coregw"]
+    id: UUID
+    incarnation: UUID
+    turn: UUID
 
 
 class _Server(NamedTuple):
@@ -93,6 +133,73 @@ async def check_server(database: Database, allowed: Collection[str], connections
         if name not in allowed:
             raise Unavailable(f"{UNSAFE[name]}. Change the database, or allow it with COREGW_STORE_UNSAFE={name}")
         logger.warning("allowed by COREGW_STORE_UNSAFE: %s", UNSAFE[name])
+
+
+async def identify(
+    database: Database, bucket: BucketChunks | None, *, adopt: bool = False, given: Identity | None = None
+) -> Identity:
+    """Return which store is in a database, and claim the bucket for it.
+
+    Args:
+        database: The connections to it, whose tables are migrated.
+        bucket: The bucket for chunks, if it has one.
+        adopt: Whether the database takes the place of another incarnation that has claimed the bucket.
+        given: Another identity for it.
+
+    Raises:
+        InvalidInput: The bucket is that of another store, or without `adopt` of another incarnation of this one.
+        Unavailable: The database or the bucket does not answer.
+    """
+    async with database.session() as connection:
+        await connection.execute(_LOCK)
+        row = await connection.fetchrow(_IDENTITY)
+        found = Identity(row["store"], row["incarnation"])
+        if row["place"] not in (None, row["here"]):
+            logger.warning("the database was copied or restored: the store in it is another incarnation from now on")
+            found = Identity.new(found.store)
+        claim = None
+        if bucket is not None:
+            claim = await bucket.claim()
+            _require_own(bucket.place, claim, row, found, adopt=adopt)
+        found = given or found
+        new = msgspec.json.encode(_Claim("coregw", *found, uuid4())).decode()
+        await connection.execute(
+            "UPDATE state SET store = $1, incarnation = $2, place = $3, claim = $4, next_claim = $5",
+            *found,
+            row["here"],
+            *((row["claim"], row["next_claim"]) if bucket is None else (claim, new)),
+        )
+        if bucket is not None:
+            await bucket.set_claim(new)
+            await connection.execute("UPDATE state SET claim = $1", new)
+    return found
+
+
+def _require_own(place: str, claim: str | None, row: Row, found: Identity, *, adopt: bool) -> None:
+    """Raise `InvalidInput` unless a claim to a bucket is that of a database."""
+    if adopt and claim is None:
+        return
+    if claim in (row["claim"], row["next_claim"]) and row["incarnation"] == found.incarnation:
+        return
+    if claim is None:
+        if row["claim"] is None:
+            return
+        raise InvalidInput(
+            f"the bucket {place} is not that of this store ({found.store}), which has used another one. If its chunks "
+            "were moved there, `coregw serve --adopt` claims it"
+        )
+    try:
+        other = msgspec.json.decode(claim, type=_Claim)
+    except UNDECODABLE as error:
+        raise InvalidInput(f"the bucket {place} has a malformed coregw-store.json: {error}") from error
+    if other.id != found.store:
+        raise InvalidInput(f"the bucket {place} is that of another store ({other.id}, not {found.store})")
+    if not adopt:
+        raise InvalidInput(
+            f"the bucket {place} is that of another incarnation of this store ({other.incarnation}, this is "
+            f"{found.incarnation}), or this database is older than its last use: it was restored or copied. Use "
+            "another bucket; or if no gateway uses the other database any more, `coregw serve --adopt` takes its place"
+        )
 
 
 def _unsafe(server: _Server) -> Iterator[str]:

@@ -6,7 +6,7 @@ gateway. One connection holds an advisory lock for the whole collection: if it i
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final, Self
@@ -45,9 +45,17 @@ class PostgresCollection:
         payloads: The payloads of the store.
         grace_seconds: What is younger is spared.
         on_expiry: Called when roots may have expired.
+        claim: Checks that the bucket is still that of this store.
     """
 
-    def __init__(self, payloads: Payloads, grace_seconds: float, on_expiry: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        payloads: Payloads,
+        grace_seconds: float,
+        on_expiry: Callable[[], None],
+        claim: Callable[[], Awaitable[object]],
+    ) -> None:
+        self._claim = claim
         self._payloads = payloads
         self._database = payloads.database
         self._grace_ms = int(grace_seconds * 1000)
@@ -58,7 +66,8 @@ class PostgresCollection:
         self.before: int = 0
 
     async def __aenter__(self) -> Self:
-        """Begin. Raises `Unavailable` if another gateway is collecting garbage."""
+        """Begin. Raises `Unavailable` if another gateway is collecting garbage, and as the claim to the bucket."""
+        await self._claim()
         self._connection = await self._stack.enter_async_context(self._database.session())
         try:
             if not (await self._call(_LOCK))[0][0]:

@@ -11,7 +11,8 @@ uploads   uploads that are not committed, and those that are being dropped
 late      roots on which a write relied during a collection
 attempts  calls that must not be repeated, so that a lost answer is recognised
 sizes     changes of the stored bytes, summed up from time to time
-state     one row: the clock (`coregw.store.postgres.ticks`), the limits of collections
+state     one row: the clock (`coregw.store.postgres.ticks`), the limits of collections, which store it is and where,
+          and its claim to the bucket (`coregw.store.postgres.checks.identify`)
 gate      locked in row share mode by each write, in exclusive mode by each step of a collection
 ```
 
@@ -342,7 +343,13 @@ def _first_version() -> str:
     return "\n".join([*parts, _CALLS, _COLLECTION])
 
 
-_MIGRATIONS: Final = (_first_version(), GUIDES, COUNTED_GUIDES, TICKS)
+_IDENTITY: Final = """
+ALTER TABLE state ADD incarnation uuid NOT NULL DEFAULT gen_random_uuid(), ADD place text, ADD claim text,
+  ADD next_claim text;
+"""
+"""What `coregw.store.postgres.checks.identify` keeps."""
+
+_MIGRATIONS: Final = (_first_version(), GUIDES, COUNTED_GUIDES, TICKS, _IDENTITY)
 """Each brings a database from the version of its index to the next. A migration that was released never changes."""
 
 VERSION: Final = len(_MIGRATIONS)

@@ -3,8 +3,9 @@
 # ruff: noqa: D102 - the protocol documents the methods
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 from uuid import uuid4
@@ -13,9 +14,9 @@ from coregw.errors import CoregwError, RootNotFound, Unavailable
 from coregw.store import Stored, Table
 from coregw.store.addresses import check_database_address, masked
 from coregw.store.arguments import check_listing, check_renewal, key_range
-from coregw.store.collection import Usage
+from coregw.store.collection import Identity, Usage
 from coregw.store.guides import Guide
-from coregw.store.postgres.checks import check_server
+from coregw.store.postgres.checks import check_server, identify
 from coregw.store.postgres.chunks import Chunks, RowChunks
 from coregw.store.postgres.collection import PostgresCollection
 from coregw.store.postgres.connections.database import Database, Query, columns
@@ -66,6 +67,7 @@ async def open_store(
     quota_bytes: int | None = None,
     slice_seconds: float = 300.0,
     unsafe: Collection[str] = (),
+    adopt: bool = False,
 ) -> PostgresStore:
     """Open the store in a database, and create or migrate its tables.
 
@@ -81,10 +83,12 @@ async def open_store(
         processes: How many processes will open the store with these arguments, this one included.
         quota_bytes: What the rows and payloads of all gateways may take together, about; None for no limit.
         slice_seconds: How exactly it is remembered when pages were put. The coarsest of all gateways applies.
+        adopt: Whether the database takes the place of another incarnation of the store, which has claimed the bucket.
         unsafe: What the database may do although it can lose data (`coregw.store.postgres.checks.UNSAFE`).
 
     Raises:
-        InvalidInput: An address is malformed, or a newer version of coregw has migrated the tables.
+        InvalidInput: An address is malformed, a newer version of coregw has migrated the tables, or the bucket is that
+            of another store, or without `adopt` of another incarnation of this one.
         Unavailable: The database or the bucket does not answer, refuses us, or is not fit for a store.
     """
     check_database_address(url)
@@ -94,11 +98,12 @@ async def open_store(
         await check_server(database, unsafe, processes * (max(2, connections) + 1))
         async with database.session() as connection:
             await migrate(connection)
-        if bucket_chunks is not None:
-            await bucket_chunks.check()
+        claim = partial(identify, database, bucket_chunks)
+        identity = await claim(adopt=adopt)
         await database.write(_SLICE, int(slice_seconds * 1000))
         await database.warm(*_READS)
-        store = PostgresStore(database, url, bucket_chunks or RowChunks(database), Room(quota_bytes))
+        chunks = bucket_chunks or RowChunks(database)
+        store = PostgresStore(database, url, chunks, Room(quota_bytes), identity, claim)
         await store.refresh()
     except BaseException:
         await database.close()
@@ -112,14 +117,24 @@ class PostgresStore:
     Any number of processes may have the store open. Acknowledged writes of each are visible to all at once.
     """
 
-    def __init__(self, database: Database, url: str, chunks: Chunks, room: Room) -> None:
+    def __init__(
+        self,
+        database: Database,
+        url: str,
+        chunks: Chunks,
+        room: Room,
+        identity: Identity,
+        claim: Callable[..., Awaitable[Identity]],
+    ) -> None:
+        self._identity = identity
+        self._claim = claim
         self._database = database
         self._room = room
         self._payloads = Payloads(database, chunks, room)
         self._replicas = Replicas(url, _READS)
         self._guides = Guides(database, self._replicas)
         self._expiries = 0
-        self._upkeep: Upkeep | None = Upkeep(self._payloads, self.refresh)
+        self._upkeep: Upkeep | None = Upkeep(self._payloads, self.refresh, self._claim)
         self.address: Final = masked(url)
         """The address of the database, without its password."""
 
@@ -130,6 +145,16 @@ class PostgresStore:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+    @property
+    def identity(self) -> Identity:
+        """See `coregw.store.collection.CollectableStore.identity`."""
+        return self._identity
+
+    async def identify(self, identity: Identity) -> None:
+        """See `coregw.store.collection.CollectableStore.identify`. The bucket is claimed anew."""
+        self._database.require_open()
+        self._identity = await self._claim(given=identity)
 
     @property
     def expiries(self) -> int:
@@ -292,7 +317,7 @@ class PostgresStore:
         def count() -> None:
             self._expiries += 1
 
-        return PostgresCollection(self._payloads, grace_seconds, count)
+        return PostgresCollection(self._payloads, grace_seconds, count, self._claim)
 
     async def usage(self) -> Usage:
         """See `coregw.store.collection.CollectableStore.usage`. Files are those of tables and indexes."""

@@ -37,9 +37,13 @@ class Upkeep:
     Args:
         payloads: The payloads of the store.
         refresh: Reads the state of the store.
+        claim: Checks that the bucket is still that of this store.
     """
 
-    def __init__(self, payloads: Payloads, refresh: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, payloads: Payloads, refresh: Callable[[], Awaitable[None]], claim: Callable[[], Awaitable[object]]
+    ) -> None:
+        self._claim = claim
         self._payloads = payloads
         self._database = payloads.database
         self._refresh = refresh
@@ -87,6 +91,10 @@ class Upkeep:
         """Drop abandoned uploads and forget old attempts; return how many uploads were dropped.
 
         Any number of gateways may do this at once. A commit that comes after all finds its upload dropped.
+
+        Raises:
+            InvalidInput: The bucket is that of another database now; no chunk was removed.
+            Unavailable: The database or the bucket does not answer.
         """
         await self._database.write(
             f"UPDATE uploads SET is_dropped = true WHERE upload IN (SELECT upload FROM uploads "  # noqa: S608
@@ -99,6 +107,7 @@ class Upkeep:
             _ATTEMPTS_MS,
         )
         await self._fold_sizes()
+        await self._claim()
         dropped = 0
         while True:
             rows = await self._database.read("SELECT upload FROM uploads WHERE is_dropped LIMIT $1", _DROPPED_AT_ONCE)

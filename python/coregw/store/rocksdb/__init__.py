@@ -7,7 +7,7 @@ Decisions: ``docs/decisions/0010`` and ``0011``.
 from coregw.extras import missing_extra
 
 try:
-    from coregw.store.rocksdb.directory import DATABASE, MARKER
+    from coregw.store.rocksdb.directory import DATABASE, MARKER, read_identity, write_identity
     from coregw.store.rocksdb.options import max_open_files
     from coregw.store.rocksdb.store import CACHE_BYTES, READ_THREADS, RESERVE_BYTES, RocksStore, open_store
 except ModuleNotFoundError as error:
@@ -22,4 +22,6 @@ __all__ = [
     "RocksStore",
     "max_open_files",
     "open_store",
+    "read_identity",
+    "write_identity",
 ]

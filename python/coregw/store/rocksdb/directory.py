@@ -1,23 +1,32 @@
 """The store's directory and its marker file, checked before RocksDB touches anything in it.
 
-``DIR/coregw-store.json`` marks the directory as coregw's and names the format of the layout
-(``{"store": "coregw", "format": 1, "state": "ready"}``); ``DIR/rocksdb`` is the database. The state is ``creating``
-until the database was created and synced once, which distinguishes a directory that lost its database from one that
-never had one.
+``DIR/coregw-store.json`` marks the directory as coregw's, names the format of the layout, and says which store it is;
+``DIR/rocksdb`` is the database:
+
+```
+{"store":"coregw","format":1,"state":"ready","id":"5f0c…","incarnation":"91d2…"}
+```
+
+The state is ``creating`` until the database was created and synced once, which distinguishes a directory that lost its
+database from one that never had one. ``id`` and ``incarnation`` are UUIDs (`coregw.store.collection.Identity`); a store
+of an earlier version, whose marker lacks them, gets them when it is opened for writing.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
+from uuid import UUID, uuid4
 
 import msgspec
 
 from coregw.errors import InvalidInput, StorageFull, StoreDamaged, Unavailable
+from coregw.store.collection import Identity
 from coregw.store.rocksdb.layout import FORMAT_VERSION
 from coregw.store.rocksdb.mark import require_durable
 from coregw.store.rocksdb.statuses import translated
@@ -36,8 +45,10 @@ __all__ = [
     "checkpoint_directory",
     "mark_ready",
     "prepare",
+    "read_identity",
     "remove_checkpoint",
     "require_working_disk",
+    "write_identity",
 ]
 
 MARKER: Final = "coregw-store.json"
@@ -56,13 +67,22 @@ _OWN: Final = "coregw-"
 
 _ADVICE: Final = f"if it has format {FORMAT_VERSION}, `coregw fsck --repair` writes {MARKER} again"
 
+_NAMED: Final = re.compile(rb'"(id|incarnation)":"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"')
+
 State = Literal["creating", "ready"]
 
 
-class _Marker(msgspec.Struct, frozen=True):
+class _Marker(msgspec.Struct, frozen=True, omit_defaults=True):
     store: Literal["coregw"]
     format: int
     state: State
+    id: UUID | None = None
+    incarnation: UUID | None = None
+
+    @property
+    def identity(self) -> Identity | None:
+        """Which store it is, if the marker says so."""
+        return None if self.id is None or self.incarnation is None else Identity(self.id, self.incarnation)
 
 
 class _WithoutFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,6 +90,8 @@ class _WithoutFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     store: Literal["coregw"] = "coregw"
     state: State = "ready"
+    id: UUID | None = None
+    incarnation: UUID | None = None
 
 
 def prepare(path: Path, *, salvage: bool) -> State:
@@ -91,9 +113,9 @@ def prepare(path: Path, *, salvage: bool) -> State:
         marker = path / MARKER
         if not marker.exists():
             _refuse_foreign(path)
-            _write(path, "creating")
+            _write(path, "creating", Identity.new())
             return "creating"
-        state = _read(marker)
+        state = _read(marker).state
         if state == "ready":
             _require_database(path, salvage=salvage)
             if not salvage:
@@ -102,9 +124,24 @@ def prepare(path: Path, *, salvage: bool) -> State:
 
 
 def mark_ready(path: Path) -> None:
-    """Record that the database was created and synced."""
+    """Record that the database was created and synced. A damaged marker is replaced, with what it says of the store."""
     with _translated(path):
-        _write(path, "ready")
+        _write(path, "ready", _legible(path / MARKER))
+
+
+def read_identity(path: Path) -> Identity | None:
+    """Return which store is in a directory; None if its marker is missing or does not say so. Raises as `prepare`."""
+    with _translated(path):
+        try:
+            return _read(path / MARKER).identity
+        except FileNotFoundError:
+            return None
+
+
+def write_identity(path: Path, identity: Identity) -> None:
+    """Say, durably, which store is in a directory that has a marker. Raises as `prepare`."""
+    with _translated(path):
+        _write(path, _read(path / MARKER).state, identity)
 
 
 @contextmanager
@@ -170,7 +207,7 @@ def _refuse_foreign(path: Path) -> None:
         raise InvalidInput(f"{path} is not a coregw store: it holds {entries[0]!r}, but no {MARKER}")
 
 
-def _read(marker: Path) -> State:
+def _read(marker: Path) -> _Marker:
     """Read the marker: damage to it leaves a store to read, but not a format that this version does not know."""
     text = marker.read_bytes()
     try:
@@ -188,7 +225,15 @@ def _read(marker: Path) -> State:
     if found.format != FORMAT_VERSION:
         what = f"has format {found.format}, which was never written"
         raise Unavailable(f"the store in {marker.parent} {what}; {_ADVICE}")
-    return found.state
+    return found
+
+
+def _legible(marker: Path) -> Identity:
+    """Return the identity that a marker names, which may be damaged elsewhere; a new one if none is legible."""
+    found = {}
+    with suppress(FileNotFoundError):
+        found = {name.decode(): UUID(value.decode()) for name, value in _NAMED.findall(marker.read_bytes())}
+    return Identity(found.get("id") or uuid4(), found.get("incarnation") or uuid4())
 
 
 def _require_database(path: Path, *, salvage: bool) -> None:
@@ -201,10 +246,10 @@ def _require_database(path: Path, *, salvage: bool) -> None:
         raise StoreDamaged(f"the store in {path} has lost the log of its newest writes ({database}/*.log)")
 
 
-def _write(path: Path, state: State) -> None:
+def _write(path: Path, state: State, identity: Identity) -> None:
     # Write a new file, sync, rename, sync the directory: a power cut leaves either the old marker or the new one.
     unfinished = path / _UNFINISHED
-    text = msgspec.json.encode(_Marker("coregw", FORMAT_VERSION, state)) + b"\n"
+    text = msgspec.json.encode(_Marker("coregw", FORMAT_VERSION, state, *identity)) + b"\n"
     with unfinished.open("wb") as file:
         file.write(text)
         file.flush()
@@ -221,4 +266,5 @@ def _translated(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StorageFull(f"no room to create a store in {path}") from error
-        raise Unavailable(f"the store's directory {path} cannot be used: {error.strerror}") from error
+        what = "" if error.filename in (None, str(path)) else f"{error.filename}: "
+        raise Unavailable(f"the store's directory {path} cannot be used: {what}{error.strerror}") from error

@@ -17,10 +17,10 @@ from coregw.store import Stored, Table
 from coregw.store.ages import SLICE_SECONDS
 from coregw.store.arguments import check_listing, check_renewal, key_range
 from coregw.store.clock import Clock
-from coregw.store.collection import Usage
+from coregw.store.collection import Identity, Usage
 from coregw.store.rocksdb.committer import Committer, Transaction
 from coregw.store.rocksdb.database import Database
-from coregw.store.rocksdb.directory import DATABASE, checkpoint_directory
+from coregw.store.rocksdb.directory import DATABASE, checkpoint_directory, write_identity
 from coregw.store.rocksdb.figures import StoreFigures
 from coregw.store.rocksdb.garbage.collection import RocksCollection
 from coregw.store.rocksdb.garbage.dates import Dates, root_rows
@@ -123,6 +123,14 @@ class RocksStore:
     def path(self) -> Path:
         """The store's directory."""
         return self._database.path
+
+    @property
+    def identity(self) -> Identity | None:
+        return self._database.identity
+
+    async def identify(self, identity: Identity) -> None:
+        await asyncio.to_thread(write_identity, self.path, identity)
+        self._database.identity = identity
 
     @property
     def expiries(self) -> int:

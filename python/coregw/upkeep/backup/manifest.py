@@ -11,6 +11,7 @@ import hashlib
 import re
 from datetime import datetime
 from typing import Annotated, Final
+from uuid import UUID
 
 import msgspec
 
@@ -50,6 +51,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         number: Its number in the repository; the newest has the greatest.
         created: When it began, in UTC: it contains everything that was acknowledged before.
         version: The version of coregw that made it.
+        store: Which store it is of (`coregw.store.collection.Identity`); None if an earlier version made it.
+        incarnation: Which incarnation of it.
         files: Its files, by path.
     """
 
@@ -58,6 +61,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     created: datetime
     version: str
     files: tuple[StoredFile, ...]
+    store: UUID | None = None
+    incarnation: UUID | None = None
 
     @property
     def size(self) -> int:

@@ -1,7 +1,8 @@
 """A backup repository: generations of manifests, and a pool of the files that they name.
 
 ```
-DEST/coregw-backup.json         marks the directory: {"backup": "coregw", "format": 1}
+DEST/coregw-backup.json         marks the directory, and names the store: {"backup":"coregw","format":1,"store":"5f0c…",
+                                "incarnation":"91d2…"}
 DEST/lock                       locked by whoever adds or removes (exclusively), or restores and verifies (shared)
 DEST/files/<sha256>             every file once, whatever number of generations contain it; never changed
 DEST/generations/000012.json    a manifest (`coregw.upkeep.backup.manifest`), written last
@@ -11,6 +12,8 @@ DEST/working                    the next generation, while rows are copied (`cor
 A file gets its name in the pool when it is complete and synced, and a manifest when all of its files have theirs. So a
 process that is killed, or a full disk, leaves the earlier generations as they were, and at worst files in the pool that
 no manifest names; `Repository.sweep` removes these.
+
+A repository is of one store, that of its first backup, and of one incarnation of it at a time (`Repository.claim`).
 """
 
 from __future__ import annotations
@@ -22,10 +25,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal, Self
+from uuid import UUID
 
 import msgspec
 
 from coregw.errors import InvalidInput, NotFound, StoreDamaged, Unavailable
+from coregw.store.collection import Identity
 from coregw.syncing import sync_path
 from coregw.undecodable import UNDECODABLE
 from coregw.upkeep.backup.files import Advance, copy, hash_durably, make_directory, read_whole, replace_durably, using
@@ -47,9 +52,16 @@ _MAX_MANIFEST_BYTES: Final = 256 << 20
 _FOREIGN: Final = frozenset({"lost+found"})
 
 
-class _Marker(msgspec.Struct, frozen=True):
+class _Marker(msgspec.Struct, frozen=True, omit_defaults=True):
     backup: Literal["coregw"]
     format: int
+    store: UUID | None = None
+    incarnation: UUID | None = None
+
+    @property
+    def identity(self) -> Identity | None:
+        """Which store is backed up here; None before the first backup, and in repositories of earlier versions."""
+        return None if self.store is None or self.incarnation is None else Identity(self.store, self.incarnation)
 
 
 class Repository:
@@ -85,18 +97,36 @@ class Repository:
             Unavailable: A newer coregw wrote it, or it cannot be read.
             StoreDamaged: Its marker is malformed.
         """
-        marker = path / MARKER
-        with using(path):
-            if not marker.is_file():
-                raise InvalidInput(f"{path} is not a backup of coregw: it has no {MARKER}")
-            content = read_whole(marker, _MAX_MARKER_BYTES)
-        try:
-            version = msgspec.json.decode(content, type=_Marker).format
-        except UNDECODABLE as error:
-            raise StoreDamaged(f"{marker} is malformed: {error}") from error
-        if version != FORMAT_VERSION:
-            raise Unavailable(f"{path} has format {version}; this version reads format {FORMAT_VERSION}")
-        return cls(path)
+        repository = cls(path)
+        repository._read_marker()
+        return repository
+
+    def claim(self, identity: Identity, *, adopt: bool) -> None:
+        """Check that the repository is that of a store, or make it so if it is nobody's yet. Its lock is held.
+
+        Args:
+            identity: Which store is backed up.
+            adopt: Whether it takes the place of another incarnation, which can then back up here no more.
+
+        Raises:
+            InvalidInput: The repository is that of another store, or of another incarnation of it.
+        """
+        held = self._read_marker().identity
+        if held == identity:
+            return
+        if held is not None and held.store != identity.store:
+            raise InvalidInput(
+                f"{self.path} has the backups of another store ({held.store}, not {identity.store}); back up to "
+                "another directory"
+            )
+        if held is not None and not adopt:
+            raise InvalidInput(
+                f"{self.path} has the backups of another incarnation of this store ({held.incarnation}, not "
+                f"{identity.incarnation}): one of the two was restored or copied. If this one takes its place, give "
+                "--adopt; otherwise back up to another directory"
+            )
+        with using(self.path):
+            self._write_marker(_Marker("coregw", FORMAT_VERSION, *identity))
 
     @contextmanager
     def locked(self, *, shared: bool = False) -> Iterator[None]:
@@ -220,6 +250,24 @@ class Repository:
                     seen.add(file.sha256)
                     yield file
 
+    def _read_marker(self) -> _Marker:
+        """Read the marker. Raises as `open`."""
+        marker = self.path / MARKER
+        with using(self.path):
+            if not marker.is_file():
+                raise InvalidInput(f"{self.path} is not a backup of coregw: it has no {MARKER}")
+            content = read_whole(marker, _MAX_MARKER_BYTES)
+        try:
+            found = msgspec.json.decode(content, type=_Marker)
+        except UNDECODABLE as error:
+            raise StoreDamaged(f"{marker} is malformed: {error}") from error
+        if found.format != FORMAT_VERSION:
+            raise Unavailable(f"{self.path} has format {found.format}; this version reads format {FORMAT_VERSION}")
+        return found
+
+    def _write_marker(self, marker: _Marker) -> None:
+        replace_durably(self.path / MARKER, msgspec.json.encode(marker) + b"\n")
+
     def _begin(self) -> None:
         """Make the directory a repository."""
         make_directory(self.path)
@@ -230,7 +278,7 @@ class Repository:
         make_directory(self._files)
         make_directory(self._generations)
         (self.path / _LOCK).touch(mode=0o600)
-        replace_durably(self.path / MARKER, msgspec.json.encode(_Marker("coregw", FORMAT_VERSION)) + b"\n")
+        self._write_marker(_Marker("coregw", FORMAT_VERSION))
 
     def _manifest(self, number: int) -> Path:
         return self._generations / f"{number:06}{_SUFFIX}"

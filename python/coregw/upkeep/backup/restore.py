@@ -1,8 +1,9 @@
 """Restoring a generation to a data directory: all of it, checked, or nothing that starts as a store.
 
 The files are copied to ``DATA/restoring``, compared with their digests, and opened as a store there. Then they move to
-their places, and last the marker file without which `coregw.store.rocksdb` refuses a directory. What a killed restore
-leaves is removed by the next one. `coregw.upkeep.backup.refill` restores to a store that is not made of files.
+their places, and last the marker file without which `coregw.store.rocksdb` refuses a directory. The result is another
+incarnation of the store. What a killed restore leaves is removed by the next one. `coregw.upkeep.backup.refill`
+restores to a store that is not made of files.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ from typing import Final
 import msgspec
 
 from coregw.errors import InvalidInput, StoreDamaged, Unavailable
-from coregw.store.rocksdb import DATABASE, MARKER
+from coregw.store.collection import Identity
+from coregw.store.rocksdb import DATABASE, MARKER, read_identity, write_identity
 from coregw.syncing import sync_path
 from coregw.upkeep.backup.check import check_store, open_and_close
 from coregw.upkeep.backup.files import copy, make_directory, using
 from coregw.upkeep.backup.manifest import Generation
 from coregw.upkeep.backup.repository import Repository
 from coregw.upkeep.backup.track import Track
+from coregw.upkeep.integrity.files import give_to_owner
 
 __all__ = ["Restored", "restore"]
 
@@ -86,6 +89,9 @@ def restore(source: Path, data: Path, number: int | None, track: Track, *, quick
             if quick:
                 open_and_close(restoring)
             with using(data, "nothing was restored"):
+                if (held := read_identity(restoring)) is not None:
+                    write_identity(restoring, Identity.new(held.store))
+                give_to_owner(restoring, data)
                 _move(restoring, data)
     return Restored(
         generation=generation.number,
@@ -105,7 +111,10 @@ def _prepared(data: Path) -> Iterator[Path]:
     with using(data):
         if data.exists() and not data.is_dir():
             raise InvalidInput(f"{data} is not a directory")
+        missing = [each for each in (data, *data.parents) if not each.exists()]
         make_directory(data)
+        for each in reversed(missing):
+            give_to_owner(each, each.parent)
         descriptor = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:

@@ -19,7 +19,7 @@ import msgspec
 
 from coregw._core import __version__
 from coregw.errors import CoregwError, InvalidInput, NotFound, StoreDamaged, Unavailable
-from coregw.store.collection import CollectableStore, RecordedCollection, collect_in_turn
+from coregw.store.collection import CollectableStore, Identity, RecordedCollection, collect_in_turn
 from coregw.store.rocksdb import RocksStore, open_store
 from coregw.upkeep.backup.files import using
 from coregw.upkeep.backup.manifest import FORMAT_VERSION, Generation, StoredFile
@@ -82,7 +82,15 @@ class _Content(NamedTuple):
     mirrored: Mirrored
 
 
-async def back_up(store: CollectableStore, destination: Path, keep: int, report: Report) -> BackedUp:
+async def back_up(
+    store: CollectableStore,
+    destination: Path,
+    keep: int,
+    report: Report,
+    *,
+    adopt: bool = False,
+    data: Path | None = None,
+) -> BackedUp:
     """Add the current content of a store to a backup repository, while the store is in use.
 
     If the task is cancelled, the process killed or the destination full, the repository keeps what it had. What is
@@ -95,9 +103,12 @@ async def back_up(store: CollectableStore, destination: Path, keep: int, report:
         destination: The directory of the repository, which may be on another file system; created if it is missing.
         keep: How many generations to keep, the new one included, at least 1.
         report: Called with the progress, from any thread.
+        adopt: Whether the store takes the place of another incarnation of it, whose backups the repository has.
+        data: The data directory, if the store is a snapshot of that.
 
     Raises:
-        InvalidInput: The destination holds something else, or is in the store's directory.
+        InvalidInput: The repository is that of another store, or without `adopt` of another incarnation of this one. Or
+            the destination holds something else, or is in the store's directory.
         StorageFull: There is no space, at the destination or for flushing the store's memtables.
         Unavailable: The destination is in use or fails, the store is closed or does not answer, or no consistent copy
             can be made of one of its kind.
@@ -106,12 +117,17 @@ async def back_up(store: CollectableStore, destination: Path, keep: int, report:
     began = time.monotonic()
     if keep < 1:
         raise InvalidInput(f"a backup keeps {keep} generations, expected at least 1")
-    data = store.path if isinstance(store, RocksStore) else None
+    if data is None and isinstance(store, RocksStore):
+        data = store.path
     repository = await in_thread(lambda _: _repository(destination, data), report)
+    identity = store.identity
+    if identity is None:
+        raise Unavailable("it is not known which store this is, since it could not be written to so far")
     with repository.locked():
+        await in_thread(lambda _: repository.claim(identity, adopt=adopt), report)
         created = datetime.now(UTC)
         async with _content(store, repository, report) as content:
-            written = await in_thread(partial(_write, repository, content, created, keep), report)
+            written = await in_thread(partial(_write, repository, identity, content, created, keep), report)
     seconds = round(time.monotonic() - began, 3)
     return msgspec.structs.replace(written, seconds=seconds, **content.mirrored._asdict())
 
@@ -129,6 +145,8 @@ async def _content(store: CollectableStore, repository: Repository, report: Repo
     path = await in_thread(lambda _: working.prepare(), report)
     is_exact = await asyncio.to_thread(working.begin, path)
     async with await open_store(path, reserve_bytes=0) as target:
+        if store.identity is not None:
+            await target.identify(store.identity)
         mirrored = await _mirrored(store, target, working.marks, report, is_exact=is_exact)
         await target.record_time()  # or what was stored now would be dated later than the clock of the next backup
         async with target.checkpoint() as checkpoint:
@@ -160,7 +178,9 @@ def _repository(destination: Path, data: Path | None) -> Repository:
     return Repository.create(destination)
 
 
-def _write(repository: Repository, content: _Content, created: datetime, keep: int, track: Track) -> BackedUp:
+def _write(
+    repository: Repository, identity: Identity, content: _Content, created: datetime, keep: int, track: Track
+) -> BackedUp:
     earlier = repository.numbers()
     number = earlier[-1] + 1 if earlier else 1
     known = _known(repository)
@@ -169,7 +189,13 @@ def _write(repository: Repository, content: _Content, created: datetime, keep: i
         with using(repository.path, "the backups that it had are unchanged"):
             stored, copied = _store(repository, content, known, track)
             generation = Generation(
-                format=FORMAT_VERSION, number=number, created=created, version=__version__, files=tuple(stored)
+                format=FORMAT_VERSION,
+                number=number,
+                created=created,
+                version=__version__,
+                files=tuple(stored),
+                store=identity.store,
+                incarnation=identity.incarnation,
             )
             repository.write(generation)
             forgotten = [*earlier, number][:-keep]

@@ -22,6 +22,7 @@ __all__ = [
     "KEPT",
     "exclusive",
     "fresh_directory",
+    "give_to_owner",
     "keep_linked",
     "put_in_place",
     "readable",
@@ -67,7 +68,11 @@ def exclusive(data: Path) -> Iterator[None]:
     """
     path = data / DATABASE / _LOCK
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:  # then it belongs to whom the others do
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            _give(descriptor, path.parent)
     except OSError as error:
         raise Unavailable(f"the store in {data} cannot be locked: {error.strerror}") from error
     try:
@@ -126,7 +131,26 @@ def fresh_directory(data: Path, prefix: str = _NEW) -> Path:
             shutil.rmtree(left, ignore_errors=True)
     path = data / f"{prefix}{os.getpid()}"
     path.mkdir(mode=0o700)
+    _give(path, data)
     return path
+
+
+def _give(made: Path | int, folder: Path) -> None:
+    """Give what root has made in a folder to the user of that folder."""
+    if os.geteuid() == 0:
+        status = folder.stat()
+        os.chown(made, status.st_uid, status.st_gid)
+
+
+def give_to_owner(made: Path, folder: Path) -> None:
+    """Give a directory that root has made in a folder to the user of that folder, with all that is in it."""
+    if os.geteuid() != 0:
+        return
+    status = folder.stat()
+    for _, folders, files, descriptor in os.fwalk(made):
+        for name in (*folders, *files):
+            os.chown(name, status.st_uid, status.st_gid, dir_fd=descriptor, follow_symlinks=False)
+        os.fchown(descriptor, status.st_uid, status.st_gid)
 
 
 def put_in_place(data: Path, new: Path) -> Path:

@@ -14,12 +14,11 @@ from operator import itemgetter
 from typing import Final
 
 from coregw._core import Cid
-from coregw.engine.publications.log import node_key, rows_of_history, signed_checkpoint
+from coregw.engine.publications.log import root_of_rows, rows_of_history, signed_checkpoint
 from coregw.engine.publications.records import Record, decode_record, record_key, revision_key
 from coregw.errors import StoreDamaged
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.raw.database import RawRow, Rows
-from coregw.tlog.tree import cover, root_of
 from coregw.upkeep.integrity.findings import AffectedRecord
 
 __all__ = ["CHECKPOINTS", "LOG", "LOST", "NEWEST", "REVISIONS", "Published", "lost_key", "published", "unreadable_rows"]
@@ -122,8 +121,7 @@ class Published:
         leaves = 0 if self.newest is None else self.newest.revision + self.newest.frozen
         if head.size > leaves:
             return f"its signed checkpoint has {head.size} leaves, and its history {leaves}: it was rolled back"
-        nodes = [self.log.get(node_key(self.scope, self.name, node)) for node in cover(0, head.size)]
-        if all(nodes) and root_of([node for node in nodes if node is not None]) != head.root:
+        if root_of_rows(self.scope, self.name, self.log, head.size) not in (None, head.root):
             return f"its signed checkpoint of {head.size} leaves is of another history"
         return None
 

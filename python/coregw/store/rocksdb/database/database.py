@@ -8,8 +8,9 @@ from typing import Final
 
 from rocksdict import BottommostLevelCompaction, Cache, Checkpoint, CompactOptions, Rdict
 
-from coregw.errors import CoregwError, StorageFull, StoreDamaged
+from coregw.errors import CoregwError, StorageFull, StoreDamaged, Unavailable
 from coregw.store.clock import Clock
+from coregw.store.collection import Identity
 from coregw.store.rocksdb.database.opening import (
     begin_opening,
     drop_incomplete_payloads,
@@ -22,8 +23,10 @@ from coregw.store.rocksdb.directory import (
     DATABASE,
     mark_ready,
     prepare,
+    read_identity,
     remove_checkpoint,
     require_working_disk,
+    write_identity,
 )
 from coregw.store.rocksdb.figures import FamilyFigures
 from coregw.store.rocksdb.layout import TIME_KEY, Confirmed, Family
@@ -70,6 +73,8 @@ class Database(Rows):
         self._read_only_if_needed = read_only_if_needed
         self.epoch = 0
         """The number of this opening for writing, which no other one has; 0 if there was none here."""
+        self.identity: Identity | None = None
+        """Which store it is; None if that is not known."""
         self._cache_bytes = cache_bytes
         self.clock = clock or Clock()
         self.expired_before = 0
@@ -192,6 +197,8 @@ class Database(Rows):
             with translated(self.path):
                 for family in Family:
                     self._families[family] = self._root.get_column_family(family)
+            with suppress(CoregwError):
+                self.identity = read_identity(self.path)
             with suppress(StoreDamaged):
                 if read_epoch(self) == 0 and not self.read_only.is_temporary:
                     self.read_only.note_loss()  # each opening writes it, so other rows may be missing as well
@@ -235,9 +242,19 @@ class Database(Rows):
             self._is_sound = True
             if is_first:
                 mark_ready(self.path)
+            self.identity = self._identified()
         except BaseException:
             self._release()
             raise
+
+    def _identified(self) -> Identity | None:
+        """Return which store it is; one of an earlier version is told so here, unless its disk is full."""
+        found = read_identity(self.path)
+        if found is None:
+            with suppress(StorageFull, Unavailable):
+                write_identity(self.path, new := Identity.new())
+                return new
+        return found
 
     def _record_time(self) -> None:
         self.write([(Family.META, TIME_KEY, self.time_row())])
