@@ -20,6 +20,7 @@ from coregw.store.collection import CollectableStore
 from coregw.store.memory import MemoryCollection, MemoryStore
 from coregw.store.rocksdb import open_store, read_identity
 from coregw.upkeep.backup import BackedUp, Repository, Restored, back_up, refill
+from coregw.upkeep.copy import copy_store
 from coregw.upkeep.gc import collect_garbage
 from servers import Bucket, Postgres
 from store.payloads import multihash_of, random_bytes, upload
@@ -289,7 +290,9 @@ async def test_a_root_that_lost_pages_is_no_obstacle(destination: Path, tmp_path
         await files.put({Table.ROOTS: [(bytes(Cid(roots[0])), INCOMPLETE)]})
         await files.delete(Table.PAGES, [bytes(Cid(roots[0]))[-32:]])
         await backed_up(files, destination)
-    source = MemoryStore()
+        source = MemoryStore()
+        assert files.identity is not None
+        await source.identify(files.identity)
     await fill(source)
     await source.put({Table.ROOTS: [(bytes(Cid(roots[0])), INCOMPLETE)]})
     second = await backed_up(source, destination)
@@ -319,21 +322,25 @@ async def test_a_damaged_file_of_the_repository_is_found_and_replaced(destinatio
     await assert_same(source, empty)
 
 
-async def test_stores_of_both_kinds_share_a_repository(destination: Path, tmp_path: Path) -> None:
+async def test_a_store_that_moves_to_another_kind_goes_on_with_its_repository(
+    destination: Path, tmp_path: Path
+) -> None:
     async with await open_store(tmp_path / "data") as files:
         await fill(files)
         await files.put({Table.PAGES: [(bytes(32), b"of an upload that was not finished")]})
         await backed_up(files, destination)
         source = MemoryStore()
-        await fill(source)
-        second = await backed_up(source, destination)
+        await copy_store(files, source, report=silent)
+        with pytest.raises(InvalidInput, match="another incarnation"):
+            await backed_up(source, destination)
+        second = await back_up(source, destination, 7, silent, adopt=True)
         assert second.copied_bytes < second.size_bytes / 5
         await verified(destination)
         await restored(destination, tmp_path / "copy")
         async with await open_store(tmp_path / "copy") as copy:
             await assert_same(source, copy)
         (destination / "working" / "000002").mkdir(parents=True)  # as an interrupted backup leaves it
-        third = await backed_up(files, destination)
+        third = await back_up(files, destination, 7, silent, adopt=True)
         assert third.kept_generations == 3
         assert not (destination / "working").exists()
 
