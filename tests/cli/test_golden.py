@@ -34,6 +34,7 @@ MEASURED = {"backup", "copy", "doctor", "fsck", "gc", "heal", "restore", "status
 """Commands whose numbers, columns and lines of progress are masked."""
 
 MASKS = (
+    (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "UUID"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( UTC|Z)?", "TIME"),
     (r"\+[0-9a-f]{8}\+[A-Za-z0-9+/=]{44}", "+KEY"),
     (r"at \d{4}-\d\d-\d\d \d\d:\d\d", "at TIME"),

@@ -27,7 +27,7 @@ try:
 except ModuleNotFoundError as error:
     raise missing_extra(error, "a bucket", "s3") from error
 
-__all__ = ["Bucket", "next_names"]
+__all__ = ["Bucket", "first_bytes", "next_names"]
 
 T = TypeVar("T")
 
@@ -98,6 +98,16 @@ class Bucket:
             if (endpoint := self.address.endpoint) is not None:
                 reason = reason.replace(endpoint, masked(endpoint))
             raise Unavailable(f"the bucket {self.address.bucket} failed: {reason[:300]}") from error
+
+
+def first_bytes(answer: Any, limit: int) -> bytes:  # noqa: ANN401 - obstore's result of a GET
+    """Return the body of an answer, at most this many bytes of it. Blocks."""
+    content = b""
+    for chunk in answer.stream(min_chunk_size=limit):
+        content += bytes(memoryview(chunk)[: limit - len(content)])
+        if len(content) >= limit:
+            break
+    return content
 
 
 def next_names(listed: Iterator[Any]) -> Sequence[Any]:

@@ -70,7 +70,11 @@ def command(source: GatewayChoice, scopes: tuple[str, ...], named: TextIO | None
     from coregw.upkeep.offline import as_owner
 
     with ExitStack() as stack:
-        if not is_shared() and find_control(data) is None:
+        control = find_control(data)
+        if control is not None:
+            with control:
+                pass
+        elif not is_shared():
             stack.enter_context(as_owner(data))
         show = stack.enter_context(shown_progress("heal", as_json=as_json))
         shared = stack.enter_context(shared_store(data)) if is_shared() else None

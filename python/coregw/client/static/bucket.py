@@ -12,15 +12,12 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Final, Self
+from typing import IO, Final, Self
 
 from coregw.client.folders.parallel import for_each
 from coregw.client.static.explorer import EXPLORER_TYPES
 from coregw.client.static.tree import MAX_SMALL_BYTES, NO_PAYLOADS, TreeState
-from coregw.store.buckets import Bucket, next_names
-
-if TYPE_CHECKING:
-    from obstore import GetResult
+from coregw.store.buckets import Bucket, first_bytes, next_names
 
 __all__ = ["StaticBucket"]
 
@@ -103,7 +100,9 @@ class StaticBucket:
 
         async def get(path: str) -> None:
             with suppress(FileNotFoundError):
-                found[path] = await self._bucket.call(lambda: _beginning(self._objects.get(path[1:])))
+                found[path] = await self._bucket.call(
+                    lambda: first_bytes(self._objects.get(path[1:]), MAX_SMALL_BYTES + 1)
+                )
 
         await for_each(paths, get, _AT_ONCE)
         return [found.get(path) for path in paths]
@@ -180,16 +179,6 @@ class StaticBucket:
             return (await self._bucket.call(lambda: self._objects.head(path)))["size"]
         except FileNotFoundError:
             return None
-
-
-def _beginning(answer: GetResult) -> bytes:
-    """Return the body of an answer, at most one byte more than a small object has."""
-    content = b""
-    for chunk in answer.stream(min_chunk_size=MAX_SMALL_BYTES):
-        content += bytes(memoryview(chunk)[: MAX_SMALL_BYTES + 1 - len(content)])
-        if len(content) > MAX_SMALL_BYTES:
-            break
-    return content
 
 
 def _folder(path: str) -> str:
