@@ -173,3 +173,4 @@ def test_nothing_small_is_read_beyond_what_it_may_have(trees: Trees, tmp_path: P
     os.mkfifo(pipe := roots / "pipe")
     for path in (huge[0], pipe):
         assert anyio.run(read, path) == (0, 0)
+    assert any(each.startswith(f"v1/pages/{huge[0].name}: the bytes") for each in check(tmp_path).findings)

@@ -136,7 +136,7 @@ class StaticFolder:
         return io.BytesIO()
 
     def _listed(self, folder: Path) -> list[str]:
-        files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(TEMPORARY))
+        files = (path for path in folder.rglob("*") if not path.is_dir() and not path.name.startswith(TEMPORARY))
         return sorted(str(path.relative_to(folder)) for path in files)
 
     def _put(self, objects: Sequence[tuple[str, bytes]], is_durable: bool) -> None:
