@@ -49,7 +49,7 @@ test("what is wrong is refused", () => {
 });
 
 test("only a revision that was asked for may be older than the newest", () => {
-  const old = of("proof").find(({ answer }) => answer.record.revision < answer.size - 1);
+  const old = of("refused").find(({ why }) => why === "an older revision as the newest one");
   const checkpoint = new Policy(old.policy).verify(parseNote(old.answer.checkpoint));
   const ask = (revision: unknown) =>
     verifyPublication("docs", "main", old.answer, checkpoint, { revision } as { revision?: number });

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from coregw.store.testing.support import multihash_of, random_bytes, read, upload
 
 import serving
 from coregw.errors import InvalidInput, Unavailable
@@ -22,6 +21,7 @@ from coregw.store.postgres import open_store
 from coregw.store.postgres.bucket import BucketChunks
 from network import tls_front
 from servers import Bucket, Postgres, folder, free_port, postgres, require_wanted, unprivileged
+from store.payloads import multihash_of, random_bytes, read, upload
 from store.postgres_support import new_bucket, new_schema
 
 pytestmark = pytest.mark.anyio
