@@ -89,6 +89,10 @@ def test_a_revision_that_was_replaced_by_hand_comes_back_only_as_a_newer_one(sto
             store.accept("other", ROOTS[1], revision=revision)
         with pytest.raises(InvalidInput, match="count from 1"):
             store.trust("new", ROOTS[1], revision=revision)
+    for revision in (0, -1, 1 << 53):
+        with pytest.raises(InvalidInput, match="count from 1"):
+            store.observe("https://a", "s", "n", revision, ROOTS[1])
+    assert store.root("other") == ROOTS[1]
 
 
 def test_what_was_seen_is_remembered_by_source_and_changes_no_name(store: TrustStore) -> None:

@@ -12,7 +12,16 @@ from coregw._core import Cid
 from coregw.errors import InvalidInput
 from coregw.undecodable import UNDECODABLE
 
-__all__ = ["MAX_HISTORY", "MAX_NAMES", "AcceptedRoot", "Document", "Followed", "SeenRecord", "TrustedName"]
+__all__ = [
+    "MAX_HISTORY",
+    "MAX_NAMES",
+    "MAX_REVISION",
+    "AcceptedRoot",
+    "Document",
+    "Followed",
+    "SeenRecord",
+    "TrustedName",
+]
 
 MAX_NAMES: Final = 10_000
 """The maximum number of names, of publications and of tree heads in a trust store."""
@@ -20,7 +29,10 @@ MAX_NAMES: Final = 10_000
 MAX_HISTORY: Final = 1_000
 """The maximum number of accepted roots that are remembered for a name; the oldest ones are dropped."""
 
-_Revision = Annotated[int, Meta(ge=1, le=(1 << 53) - 1)]
+MAX_REVISION: Final = (1 << 53) - 1
+"""The greatest revision, as in the messages of a gateway."""
+
+_Revision = Annotated[int, Meta(ge=1, le=MAX_REVISION)]
 
 
 class AcceptedRoot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

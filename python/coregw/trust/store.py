@@ -20,6 +20,7 @@ from coregw.syncing import sync_path
 from coregw.trust.document import (
     MAX_HISTORY,
     MAX_NAMES,
+    MAX_REVISION,
     AcceptedRoot,
     Document,
     Followed,
@@ -192,9 +193,11 @@ class TrustStore:
             force: Whether what contradicts an earlier answer replaces it.
 
         Raises:
+            InvalidInput: `root` is not a CID, or `revision` is less than 1.
             ProofError: An older revision than one that was seen (check ``rollback``), another root for the same one, or
                 a change after a freeze (check ``fork``).
         """
+        _check_revision(revision)
         key = f"{source} {scope}/{name}"
         new = SeenRecord(revision, Cid(root).text, frozen)
         held = self._read().seen.get(key)
@@ -286,9 +289,15 @@ def _accepted(root: str, revision: int | None) -> AcceptedRoot:
     cid = Cid(root)
     if cid.kind == "cas":
         raise InvalidInput(f"{cid.text} is a payload; only the root of a map or a list can be trusted")
-    if revision is not None and revision < 1:
-        raise InvalidInput(f"revision {revision}: revisions count from 1")
+    if revision is not None:
+        _check_revision(revision)
     return AcceptedRoot(cid.text, datetime.now(UTC), revision)
+
+
+def _check_revision(revision: int) -> None:
+    """Raise `InvalidInput` for a number with which the file could not be read again."""
+    if not 1 <= revision <= MAX_REVISION:
+        raise InvalidInput(f"revision {revision}: revisions count from 1 to {MAX_REVISION}")
 
 
 def _refusal(name: str, held: TrustedName, new: AcceptedRoot) -> ProofError | None:
