@@ -6,6 +6,7 @@ import { Cid } from "../src/cid.ts";
 import { CoregwError } from "../src/errors.ts";
 import { decodeKey } from "../src/key.ts";
 import { encodeNode, type Node, pathBuffer, writeBit, writeLabel } from "../src/tree/node.ts";
+import { NO_LIMITS } from "../src/tree/parse.ts";
 import { MAX_PROOF, openProof } from "../src/tree/pruned.ts";
 import { bytesText, h, pathText, plural, short } from "./dom.ts";
 
@@ -23,7 +24,7 @@ interface Drawn {
 
 /** The nodes of a proof, parents first. */
 function nodesOfProof(root: Root, proof: Uint8Array): { nodes: Drawn[]; total: number } {
-  const { top } = openProof(root, proof, MAX_PROOF);
+  const { top } = openProof(root, proof, { ...NO_LIMITS, bytes: MAX_PROOF });
   const path = pathBuffer();
   const nodes: Drawn[] = [];
   let total = 0;

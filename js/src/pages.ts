@@ -12,7 +12,7 @@ import { getElement, getRange } from "./query/list.ts";
 import { get } from "./query/map.ts";
 import { scan } from "./query/scan.ts";
 import { cutLabel, type Node, pathBuffer, writeLabel } from "./tree/node.ts";
-import { parseTree } from "./tree/parse.ts";
+import { NO_LIMITS, parseTree } from "./tree/parse.ts";
 import { nodesOf, Tree } from "./tree/pruned.ts";
 import type { WindowOptions } from "./verify.ts";
 
@@ -137,7 +137,7 @@ async function runOnPages(trees: readonly PagedTree[], query: (...trees: Tree[])
 
 function parsePage(root: Root, digest: Uint8Array, page: Uint8Array): Node {
   if (page.length > MAX_PAGE) throw new ProofError(`a page of ${page.length} bytes is over the limit of ${MAX_PAGE}`);
-  const top = parseTree(page, { kind: root.kind, suite: root.suite, isPage: true });
+  const top = parseTree(page, { kind: root.kind, suite: root.suite, isPage: true }, NO_LIMITS);
   if (!equal(top.digest as Uint8Array, digest)) throw new ProofError("a page does not have the digest in its name");
   return top;
 }

@@ -4,13 +4,14 @@ import { Cid, type CidLike, parseRoot, type Root, rootCid } from "./cid.ts";
 import { InvalidInput, ProofError } from "./errors.ts";
 import { hashOf } from "./hashes.ts";
 import { encodeKey, type Path, windowOf } from "./key.ts";
-import { type Change, changeList, changeMap } from "./query/changes.ts";
+import { type Change, changeList, changeMap, keyOf } from "./query/changes.ts";
 import { diff } from "./query/diff.ts";
 import { getElement, getRange } from "./query/list.ts";
 import { checkKeys, get, getMany } from "./query/map.ts";
 import { scan } from "./query/scan.ts";
 import { rehash } from "./tree/node.ts";
-import { MAX_KEY_PROOF, MAX_PROOF, type Tree, verifyQuery } from "./tree/pruned.ts";
+import { MAX_BITS, NO_LIMITS } from "./tree/parse.ts";
+import { MAX_KEY_PROOF, MAX_PROOF, type ProofLimits, type Tree, verifyQuery } from "./tree/pruned.ts";
 
 /** The text of a CID, or null. */
 export function textOf(target: Uint8Array | null): string | null {
@@ -23,8 +24,33 @@ export function checkInteger(what: string, value: number, least = 0): void {
     throw new InvalidInput("invalid_request", `${what}: expected an integer from ${least} to 2^53 - 1`);
 }
 
-function ask<T>(root: Root, proof: Uint8Array, limit: number, query: (tree: Tree) => T): T {
-  return verifyQuery([{ root, proof }], limit, query as (...trees: Tree[]) => T);
+function ask<T>(root: Root, proof: Uint8Array, limits: ProofLimits, query: (tree: Tree) => T): T {
+  return verifyQuery([{ root, proof }], limits, query as (...trees: Tree[]) => T);
+}
+
+/** The limits of a proof for keys: each is descended along to one leaf at most, or to a node whose bits diverge from it. */
+function limitsOfKeys(keys: readonly Uint8Array[], bytes = MAX_PROOF): ProofLimits {
+  const visited = keys.reduce((sum, key) => sum + 8 * key.length + 1, 0);
+  return { bytes, nodes: 2 * visited + 1, leaves: keys.length };
+}
+
+/**
+ * The limits of the proof of a listing: one leaf may come before its entries, and one after. They are joined by fewer nodes,
+ * besides those on the paths to the first and the last.
+ */
+function limitsOfScan(lo: Uint8Array | null, entries: number): ProofLimits {
+  const leaves = entries + 2;
+  const visited = 2 * leaves + 8 * (lo?.length ?? 0) + MAX_BITS;
+  return { bytes: MAX_PROOF, nodes: 2 * visited + 1, leaves };
+}
+
+/**
+ * The limits of each proof of a diff. A leaf is a difference; or it is equal to one below a node of the other map, all other
+ * leaves of which are differences. At either end of the window there may be two that are outside, or whose counterparts are.
+ * One more may follow the last difference, and one wait for it.
+ */
+function limitsOfDiff(entries: number): ProofLimits {
+  return { ...NO_LIMITS, bytes: MAX_PROOF, leaves: entries + 6 };
 }
 
 /**
@@ -34,7 +60,7 @@ function ask<T>(root: Root, proof: Uint8Array, limit: number, query: (tree: Tree
  */
 export function verifyKey(root: CidLike, path: Path, proof: Uint8Array): string | null {
   const [map, key] = [parseRoot(root, "map"), encodeKey(path)];
-  return textOf(ask(map, proof, MAX_KEY_PROOF, (tree) => get(tree, key)));
+  return textOf(ask(map, proof, limitsOfKeys([key], MAX_KEY_PROOF), (tree) => get(tree, key)));
 }
 
 /**
@@ -44,7 +70,7 @@ export function verifyKey(root: CidLike, path: Path, proof: Uint8Array): string 
 export function verifyKeys(root: CidLike, paths: readonly Path[], proof: Uint8Array): (string | null)[] {
   const [map, keys] = [parseRoot(root, "map"), paths.map(encodeKey)];
   checkKeys(keys);
-  return ask(map, proof, MAX_PROOF, (tree) => getMany(tree, keys)).map(textOf);
+  return ask(map, proof, limitsOfKeys(keys), (tree) => getMany(tree, keys)).map(textOf);
 }
 
 /** An element of a list: its target and measure, null if the list is shorter, and the number of elements. */
@@ -58,7 +84,9 @@ export interface Element {
 export function verifyIndex(root: CidLike, index: number, proof: Uint8Array): Element {
   const list = parseRoot(root, "list");
   checkInteger("index", index);
-  const { target, measure, length } = ask(list, proof, MAX_KEY_PROOF, (tree) => getElement(tree, index));
+  const { target, measure, length } = ask(list, proof, { ...NO_LIMITS, bytes: MAX_KEY_PROOF }, (tree) =>
+    getElement(tree, index),
+  );
   return { target: textOf(target), size: measure, length };
 }
 
@@ -77,7 +105,7 @@ export function verifyRange(root: CidLike, start: number, end: number | undefine
   const list = parseRoot(root, "list");
   checkInteger("start", start);
   if (end !== undefined) checkInteger("end", end);
-  const span = ask(list, proof, MAX_PROOF, (tree) => getRange(tree, start, end));
+  const span = ask(list, proof, { ...NO_LIMITS, bytes: MAX_PROOF }, (tree) => getRange(tree, start, end));
   return { ...span, segments: span.segments.map((each) => textOf(each) as string) };
 }
 
@@ -101,7 +129,9 @@ export interface Scan {
 export function verifyScan(root: CidLike, options: WindowOptions, proof: Uint8Array): Scan {
   const [map, window] = [parseRoot(root, "map"), windowOf(options.prefix ?? [], options.after)];
   checkInteger("limit", options.limit, 1);
-  const { entries, more } = ask(map, proof, MAX_PROOF, (tree) => scan(tree, window, options.limit));
+  const { entries, more } = ask(map, proof, limitsOfScan(window.lo, options.limit), (tree) =>
+    scan(tree, window, options.limit),
+  );
   return { entries: entries.map(({ segments, target }) => ({ segments, target: textOf(target) as string })), more };
 }
 
@@ -125,7 +155,7 @@ export function verifyDiff(
     { root: a, proof: proofs.a },
     { root: b, proof: proofs.b },
   ];
-  const { entries, more } = verifyQuery(both, MAX_PROOF, (first, second) =>
+  const { entries, more } = verifyQuery(both, limitsOfDiff(options.limit), (first, second) =>
     diff(first as Tree, second as Tree, window, options.limit),
   );
   return {
@@ -142,7 +172,8 @@ export function verifyDiff(
 export function verifyChanges(root: CidLike, changes: readonly Change[], proof: Uint8Array): string {
   const base = parseRoot(root);
   if (changes.length === 0) throw new InvalidInput("invalid_request", "no changes");
-  return ask(base, proof, MAX_PROOF, (tree) => {
+  const limits = base.kind === "map" ? limitsOfKeys(changes.map(keyOf)) : { ...NO_LIMITS, bytes: MAX_PROOF };
+  return ask(base, proof, limits, (tree) => {
     if (base.kind === "map") changeMap(tree, changes);
     else changeList(tree, changes);
     if (!rehash(base.kind, tree.top, hashOf(base.suite.code))) throw new ProofError("a sum is not below 2^53");

@@ -200,7 +200,7 @@ def test_withheld_node_is_refused() -> None:
 def test_superfluous_node_is_refused() -> None:
     whole = {TREE.root: TREE.scan("", limit=9).proof, ITEMS.root: ITEMS.prove_range(0, None)}
     for root, _, verify in queries():
-        with pytest.raises(ProofError, match="more than the query needs"):
+        with pytest.raises(ProofError, match=r"more than the query needs|more leaves than the query can visit"):
             verify(root, whole[root])
 
 

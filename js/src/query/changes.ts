@@ -39,12 +39,15 @@ function checkBefore(found: Uint8Array | null, before: Uint8Array | null, where:
     throw new Conflict("before_mismatch", `${where}: before is ${found === null ? "absent" : new Cid(found)}`);
 }
 
+/** The key of a change of a map. */
+export function keyOf({ path }: Change): Uint8Array {
+  if (path === undefined) throw new InvalidInput("invalid_request", "a change of a map has a path");
+  return encodeKey(path);
+}
+
 /** Apply changes to a map, in key order. The digests on the changed paths are null afterwards. */
 export function changeMap(tree: Tree, changes: readonly Change[]): void {
-  const keyed = changes.map((change) => {
-    if (change.path === undefined) throw new InvalidInput("invalid_request", "a change of a map has a path");
-    return { key: encodeKey(change.path), ...targets(change) };
-  });
+  const keyed = changes.map((change) => ({ key: keyOf(change), ...targets(change) }));
   keyed.sort((a, b) => compare(a.key, b.key));
   keyed.forEach(({ key }, i) => {
     if (i > 0 && equal((keyed[i - 1] as { key: Uint8Array }).key, key)) invalidChange("a path occurs twice");

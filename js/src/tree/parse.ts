@@ -7,7 +7,8 @@ import { type Hash, hashOf, type Suite } from "../hashes.ts";
 import { decodeKey } from "../key.ts";
 import { cutLabel, encodeNode, leftCount, Node, pathBuffer, sumChildren, writeBit, writeLabel } from "./node.ts";
 
-const END_OF_BITS = 65_552;
+/** The bits of the longest key. */
+export const MAX_BITS = 65_552;
 /** Counts below 2^53 allow no list a greater depth. */
 const MAX_LIST_DEPTH = 53;
 const MAX_HEIGHT = 2 ** 8;
@@ -22,11 +23,25 @@ export interface Format {
 }
 
 /**
- * Parse a pruned tree and hash it. O(bytes), with one path buffer and without recursion.
- * @throws ProofError if points 1 to 3 of "What a verifier checks" do not hold.
+ * What a query can visit of a tree, at most. A leaf of a map takes a few bytes of a proof, but its whole key is hashed, and
+ * so is the prefix of an inner node: what shows more is refused before it is hashed.
  */
-export function parseTree(bytes: Uint8Array, format: Format): Node {
-  const parser = new Parser(bytes, format);
+export interface VisitLimits {
+  /** Nodes that are visited, and their children. */
+  readonly nodes: number;
+  readonly leaves: number;
+}
+
+/** The limits of a tree of which nothing but its length is known. */
+export const NO_LIMITS: VisitLimits = { nodes: Number.POSITIVE_INFINITY, leaves: Number.POSITIVE_INFINITY };
+
+/**
+ * Parse a pruned tree and hash it, with one path buffer and without recursion. O(bytes), and up to 8 KiB of hashing for each
+ * inner node and each leaf.
+ * @throws ProofError if points 1 to 3 of "What a verifier checks" do not hold, or the tree shows more than `limits`.
+ */
+export function parseTree(bytes: Uint8Array, format: Format, limits: VisitLimits): Node {
+  const parser = new Parser(bytes, format, limits);
   const top = parser.parse();
   if (!parser.reader.isAtEnd) parser.reader.refuse("bytes follow the tree");
   return top;
@@ -37,9 +52,13 @@ class Parser {
   readonly #format: Format;
   readonly #hash: Hash;
   readonly #path = pathBuffer();
+  readonly #limits: VisitLimits;
+  #nodes = 0;
+  #leaves = 0;
 
-  constructor(bytes: Uint8Array, format: Format) {
+  constructor(bytes: Uint8Array, format: Format, limits: VisitLimits) {
     this.#format = format;
+    this.#limits = limits;
     this.#hash = hashOf(format.suite.code);
     this.reader = new Reader(bytes, (message, offset) => {
       throw new ProofError(message, offset);
@@ -98,6 +117,9 @@ class Parser {
     if (kind === undefined) this.reader.refuse(`${tag} is not a tag of a ${this.#format.kind}`, offset);
     if (kind === "empty" && isBelow) this.reader.refuse("an empty tree below another node", offset);
     if (kind === "stub" && !isBelow && this.#format.isPage) this.reader.refuse("a page begins with a stub", offset);
+    if (++this.#nodes > this.#limits.nodes) this.reader.refuse("more nodes than the query can visit", offset);
+    if (kind === "leaf" && ++this.#leaves > this.#limits.leaves)
+      this.reader.refuse("more leaves than the query can visit", offset);
     const node = new Node(kind);
     node.offset = offset;
     node.floor = floor;
@@ -126,7 +148,7 @@ class Parser {
     const at = reader.at;
     const length = reader.varint();
     node.end = 8 * ((node.floor >> 3) + length);
-    if (node.end < node.floor || node.end > END_OF_BITS) reader.refuse("a tail has the wrong length", at);
+    if (node.end < node.floor || node.end > MAX_BITS) reader.refuse("a tail has the wrong length", at);
     node.label = this.#label(node, length);
     if (decodeKey(this.#path.subarray(0, node.end >> 3)) === null) reader.refuse("not a key", at);
   }
@@ -135,7 +157,7 @@ class Parser {
     const { reader } = this;
     const at = reader.at;
     node.end = node.floor + reader.varint();
-    if (node.end >= END_OF_BITS) reader.refuse("a bit is past the longest key", at);
+    if (node.end >= MAX_BITS) reader.refuse("a bit is past the longest key", at);
     node.label = this.#label(node, node.end === node.floor ? 0 : ((node.end + 7) >> 3) - (node.floor >> 3));
   }
 

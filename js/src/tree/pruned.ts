@@ -4,7 +4,7 @@ import { equal } from "../bytes.ts";
 import type { Root } from "../cid.ts";
 import { ProofError } from "../errors.ts";
 import type { Node } from "./node.ts";
-import { parseTree } from "./parse.ts";
+import { parseTree, type VisitLimits } from "./parse.ts";
 
 /** The longest proof of one key or index, in bytes. */
 export const MAX_KEY_PROOF = 2_892_588;
@@ -53,10 +53,16 @@ export function* nodesOf(top: Node): Generator<{ node: Node; depth: number }> {
   }
 }
 
+/** What the proof of an answer can have, at most. */
+export interface ProofLimits extends VisitLimits {
+  readonly bytes: number;
+}
+
 /** Parse a proof whose top node has the digest of the root. */
-export function openProof(root: Root, proof: Uint8Array, limit: number): Tree {
-  if (proof.length > limit) throw new ProofError(`a proof of ${proof.length} bytes is over the limit of ${limit}`);
-  const top = parseTree(proof, { kind: root.kind, suite: root.suite, isPage: false });
+export function openProof(root: Root, proof: Uint8Array, limits: ProofLimits): Tree {
+  if (proof.length > limits.bytes)
+    throw new ProofError(`a proof of ${proof.length} bytes is over the limit of ${limits.bytes}`);
+  const top = parseTree(proof, { kind: root.kind, suite: root.suite, isPage: false }, limits);
   if (!equal(top.digest as Uint8Array, root.cid.digest))
     throw new ProofError("the proof does not have the root's digest");
   return new Tree(root, top, refuseStub);
@@ -68,10 +74,10 @@ export function openProof(root: Root, proof: Uint8Array, limit: number): Tree {
  */
 export function verifyQuery<T>(
   proofs: readonly { root: Root; proof: Uint8Array }[],
-  limit: number,
+  limits: ProofLimits,
   query: (...trees: Tree[]) => T,
 ): T {
-  const trees = proofs.map(({ root, proof }) => openProof(root, proof, limit));
+  const trees = proofs.map(({ root, proof }) => openProof(root, proof, limits));
   const shown = trees.flatMap((tree) => [...nodesOf(tree.top)].filter(({ node }) => node.kind !== "stub"));
   for (const tree of trees) tree.visit(tree.top);
   const answer = query(...trees);

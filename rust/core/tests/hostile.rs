@@ -156,6 +156,53 @@ fn proofs_of_more_nodes_than_their_query_visits_are_refused_before_they_are_hash
     }
 }
 
+/// A pruned tree of 4,096 leaves, each of nine bytes: their keys are 4,000 letters and two more, which tell them apart.
+fn long_keys() -> Vec<u8> {
+    const LETTER: u8 = 0x40; // the first two bits of a letter
+    fn below(out: &mut Vec<u8>, depth: u32) {
+        match depth {
+            0 => return out.extend_from_slice(&[1, 2, 0, 0, 4, 1, 0x55, 0, 0]),
+            6 => out.extend_from_slice(&[2, 2, LETTER]),
+            _ => out.extend_from_slice(&[2, 0]),
+        }
+        below(out, depth - 1);
+        below(out, depth - 1);
+    }
+    let mut out = vec![2];
+    varint::write(&mut out, 8 * 4000 + 2);
+    out.extend_from_slice(&[b'a'; 4000]);
+    out.push(LETTER);
+    below(&mut out, 11);
+    below(&mut out, 11);
+    out
+}
+
+#[test]
+fn proofs_of_more_long_keys_than_their_query_visits_are_refused_before_they_are_hashed() {
+    let _alone = ONE_AT_A_TIME.lock();
+    let bytes = long_keys();
+    let root = root(Kind::Map);
+    let limit = verify::WIDE_PROOF_LIMIT;
+    let window = || Window::new::<&str, &str>(&[], None).expect("a window");
+    let key = Key::from_text("a/b").expect("a path");
+    let target = coregw_core::Cid::from_bytes(&[1, 0x55, 0, 0]).expect("a CID");
+    let change = MapChange { key: key.clone(), before: None, after: Some(target) };
+    let changes = MapChanges::new(vec![change]).expect("changes");
+    let refused = [
+        verify::scan(&root, window(), 1000, &bytes, limit).err(),
+        verify::map_changes(&root, changes, &bytes, limit).err(),
+        verify::diff([&root, &root], &window(), 1000, [&bytes, &bytes], limit).err(),
+        verify::replay_on_tree(&root, &Ask::Key(key), &bytes, limit).err(),
+    ];
+    for refused in refused {
+        let refused = refused.expect("another digest").to_string();
+        assert!(refused.contains("more leaves than the query can visit"), "{refused}");
+    }
+    // As many as the query may visit are read, and another digest is found.
+    let refused = verify::scan(&root, window(), 1 << 12, &bytes, limit).expect_err("another digest").to_string();
+    assert!(refused.contains("digest"), "{refused}");
+}
+
 #[test]
 fn hostile_pages_are_refused_with_memory_proportional_to_their_length() {
     let _alone = ONE_AT_A_TIME.lock();

@@ -14,7 +14,7 @@ use crate::interrupt::Fault;
 use crate::page::links::Links;
 use crate::tree::arena::{Arena, NodeId, State};
 use crate::tree::node;
-use crate::tree::pruned::{self, Form};
+use crate::tree::pruned::{self, Form, VisitLimits};
 use crate::tree::reader::PrunedReader;
 use crate::tree::writer;
 
@@ -54,7 +54,7 @@ impl Page {
             return Err(Error::damaged(format!("page {digest} has {} bytes; the limit is {MAX_PAGE}", bytes.len())));
         }
         let mut arena = Arena::spare();
-        pruned::decode(&mut arena, bytes, kind, suite, Form::Page, usize::MAX)
+        pruned::decode(&mut arena, bytes, kind, suite, Form::Page, VisitLimits::NONE)
             .map_err(|fault| Error::damaged(format!("page {digest}: {} (byte {})", fault.why, fault.at)))?;
         let arena = arena.exact(); // the cache keeps it
         // The digest of a stub is unverified.
@@ -217,7 +217,8 @@ mod tests {
         let stub = |byte| [&[3, 1][..], &[byte; 32], &[0, 0, 0]].concat();
         let bytes = [&[2, 3, 0x60][..], &stub(1), &stub(2)].concat();
         let mut arena = Arena::default();
-        pruned::decode(&mut arena, &bytes, Kind::Map, Suite::Sha2_256, Form::Page, usize::MAX).expect("a pruned tree");
+        pruned::decode(&mut arena, &bytes, Kind::Map, Suite::Sha2_256, Form::Page, VisitLimits::NONE)
+            .expect("a pruned tree");
         let digest = Page::new(Kind::Map, Suite::Sha2_256, arena, Vec::new()).digest();
         let page = Page::parse(&bytes, Kind::Map, Suite::Sha2_256, &digest).expect("a page");
         let [nodes, links] = [page.arena.memory(), page.links.memory()];

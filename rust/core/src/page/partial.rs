@@ -28,7 +28,7 @@ use crate::page::supply::Supply;
 use crate::tree::arena::{Arena, Node, NodeId, PAGE_TOP, SHOWN, State, Tail};
 use crate::tree::descent::{Counts, Nodes, Shape, Step, Visited};
 use crate::tree::node::Summary;
-use crate::tree::pruned::{self, Form};
+use crate::tree::pruned::{self, Form, VisitLimits};
 use crate::tree::writer;
 
 /// The initial capacity for nodes and their bytes: enough for the descent to most keys.
@@ -102,10 +102,10 @@ impl PartialTree {
         Self::with(kind, suite, Arena::spare())
     }
 
-    /// Decodes a proof of about `max_nodes` nodes at most.
+    /// Decodes a proof of about `limits.nodes` nodes at most, and of `limits.leaves` leaves.
     #[inline(always)]
-    pub(crate) fn read(&mut self, proof: &[u8], max_nodes: usize) -> Result<(), Fault> {
-        pruned::decode(&mut self.arena, proof, self.kind, self.suite, Form::Proof, max_nodes)
+    pub(crate) fn read(&mut self, proof: &[u8], limits: VisitLimits) -> Result<(), Fault> {
+        pruned::decode(&mut self.arena, proof, self.kind, self.suite, Form::Proof, limits)
     }
 
     /// Whether every node that the proof shows was visited.

@@ -22,7 +22,7 @@ use crate::proof::verify;
 use crate::query::arcs::Arcs;
 use crate::snapshot::Snapshot;
 use crate::tree::arena::Arena;
-use crate::tree::pruned::{self, Form};
+use crate::tree::pruned::{self, Form, VisitLimits};
 
 type Stored = BTreeMap<Digest, Arc<Page>>;
 
@@ -413,7 +413,8 @@ fn a_node_below_a_whole_key_is_rejected_by_both() {
     let stub = [&[3, 1][..], &[7; 32], &[0, 0, 0]].concat();
     let bytes = [&[2, 64][..], label, &stub, &stub].concat();
     let mut arena = Arena::default();
-    pruned::decode(&mut arena, &bytes, Kind::Map, Suite::Sha2_256, Form::Page, usize::MAX).expect("a pruned tree");
+    pruned::decode(&mut arena, &bytes, Kind::Map, Suite::Sha2_256, Form::Page, VisitLimits::NONE)
+        .expect("a pruned tree");
     let page = Arc::new(Page { kind: Kind::Map, suite: Suite::Sha2_256, arena, next: Vec::new(), links: Links::of(1) });
     let root = RootCid { kind: Kind::Map, suite: Suite::Sha2_256, digest: page.digest() };
     let stored = Stored::from([(page.digest(), page)]);

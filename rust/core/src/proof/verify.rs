@@ -1,7 +1,9 @@
 //! Verification: replay the query on the proof, and compare the digest with the root (protocol section 4).
 //!
-//! Every function returns what is proven, or an error. On any input it terminates, in time and memory proportional to
-//! the input. It does no I/O and trusts nothing but the caller's root.
+//! Every function returns what is proven, or an error. On any input it terminates. It takes memory proportional to the
+//! proof and the answer. Its time is proportional to the proof and to what the question allows to be in the answer: keys
+//! are no longer than [`MAX_KEY`](crate::key::MAX_KEY) bytes, and a proof is refused at the first leaf more than the query
+//! can visit, before that leaf is hashed. It does no I/O and trusts nothing but the caller's root.
 
 use crate::error::{Error, InputCode, Result};
 use crate::id::cid::{Cid, Kind, RootCid};
@@ -17,7 +19,7 @@ use crate::query::changes::{ListChanges, MapChanges};
 use crate::query::diff::{Diff, Differences, Half, check_same_suite};
 use crate::query::list::Span;
 use crate::query::map::Listing;
-use crate::tree::pruned::MAX_LIST_DEPTH;
+use crate::tree::pruned::{MAX_LIST_DEPTH, VisitLimits};
 
 /// The default limit on the proof of one key or index, in bytes: no proof of a key is longer.
 ///
@@ -110,25 +112,43 @@ fn check_len(proof: &[u8], limit: usize) -> Result<()> {
     }
 }
 
-/// The number of nodes that the proof of an answer can have, as far as the query limits it: those that it visits, and the
-/// siblings of these.
+/// What a query can visit, as far as it limits that: the nodes besides siblings, and the leaves of a map.
 ///
 /// Contiguous elements of a list are joined by fewer nodes than there are elements, besides those on the descents to the
-/// first and the last.
-fn max_nodes(ask: &Ask) -> usize {
-    let visited = match ask {
-        Ask::Index(_) => MAX_LIST_DEPTH,
-        Ask::Range { max_segments, .. } => max_segments.saturating_add(2 * MAX_LIST_DEPTH),
-        _ => usize::MAX,
+/// first and the last. So are those of a map: the entries of a listing, the leaf before the first one, and what follows
+/// the last one.
+fn visit_limits(ask: &Ask) -> VisitLimits {
+    let (visited, leaves) = match ask {
+        Ask::Key(_) => (usize::MAX, 1),
+        Ask::Keys(keys) => (usize::MAX, keys.len()),
+        Ask::Index(_) => (MAX_LIST_DEPTH, 1),
+        Ask::Range { max_segments, .. } => (max_segments.saturating_add(2 * MAX_LIST_DEPTH), *max_segments),
+        Ask::Scan(window, entries) => {
+            let leaves = entries.saturating_add(2);
+            let descents = 8 * window.start().len() + MAX_BITS as usize;
+            (leaves.saturating_mul(2).saturating_add(descents), leaves)
+        }
+        // Each change descends along its key to one leaf at most, or to a node whose bits diverge from the key.
+        Ask::ChangeMap(changes) => (changes.keys().map(|key| 8 * key.len() + 1).sum(), changes.len()),
+        Ask::ChangeList(changes) => (usize::MAX, changes.len()),
     };
-    visited.saturating_mul(2).saturating_add(1)
+    VisitLimits { nodes: visited.saturating_mul(2).saturating_add(1), leaves }
+}
+
+/// What a diff of so many differences can visit of one of the maps.
+///
+/// A leaf is a difference; or it is equal to one below a node of the other map, all other leaves of which are differences.
+/// At either end of the window there may be two that are outside, or whose counterparts are. One more may follow the
+/// last difference, and one wait for it.
+fn diff_limits(entries: usize) -> VisitLimits {
+    VisitLimits { nodes: usize::MAX, leaves: entries.saturating_add(6) }
 }
 
 /// Decodes a proof into `tree`, in place: moving a tree would cost as much as hashing a node.
 #[inline(always)]
-fn decode(tree: &mut PartialTree, proof: &[u8], limit: usize, max_nodes: usize) -> Result<()> {
+fn decode(tree: &mut PartialTree, proof: &[u8], limit: usize, limits: VisitLimits) -> Result<()> {
     check_len(proof, limit)?;
-    tree.read(proof, max_nodes).map_err(|fault| Failure::Malformed(fault).on_proof())
+    tree.read(proof, limits).map_err(|fault| Failure::Malformed(fault).on_proof())
 }
 
 /// Answers `ask` from `proof`, which must be accepted under `root`.
@@ -151,7 +171,7 @@ pub fn replay(root: &RootCid, ask: Ask, proof: &[u8], limit: usize) -> Result<An
 #[doc(hidden)]
 pub fn replay_on_tree(root: &RootCid, ask: &Ask, proof: &[u8], limit: usize) -> Result<Answer> {
     let mut tree = PartialTree::of_proof(root.kind, root.suite);
-    decode(&mut tree, proof, limit, max_nodes(ask))?;
+    decode(&mut tree, proof, limit, visit_limits(ask))?;
     accept([root], std::array::from_mut(&mut tree), |[tree]| run_once(ask, tree))
 }
 
@@ -309,7 +329,7 @@ pub fn diff(
     check_same_suite(roots)?;
     let open = |i: usize| -> Result<Half> {
         let mut tree = PartialTree::of_proof(roots[i].kind, roots[i].suite);
-        decode(&mut tree, proofs[i], limit, usize::MAX).map_err(|error| error.in_step(i))?;
+        decode(&mut tree, proofs[i], limit, diff_limits(entries)).map_err(|error| error.in_step(i))?;
         Ok(Half::new(tree))
     };
     accept(roots, &mut [open(0)?, open(1)?], |halves| Diff::new(window.clone(), entries).run(halves))

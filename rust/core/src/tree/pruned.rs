@@ -24,6 +24,24 @@ use crate::tree::node::{SUM_LIMIT, Summary, left_count};
 use crate::tree::pending::{Below, KNOWN, PendingNodes};
 use crate::tree::reader::PrunedReader;
 
+/// What a query can visit of a tree, at most: a proof that shows more is not the proof of its answer.
+///
+/// A leaf of a map takes a few bytes of a proof, but its whole key is hashed, and so is the prefix of an inner node. So the
+/// bytes to hash are at most [`MAX_KEY`](key::MAX_KEY) for each stub, which takes 34 bytes or more, and twice that for each
+/// leaf.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct VisitLimits {
+    /// Nodes that are visited, and their children.
+    pub(crate) nodes: usize,
+    /// Leaves of a map that are visited.
+    pub(crate) leaves: usize,
+}
+
+impl VisitLimits {
+    /// Those of a page: its length bounds both.
+    pub(crate) const NONE: Self = Self { nodes: usize::MAX, leaves: usize::MAX };
+}
+
 /// Whether stubs carry the fields that pages add.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
@@ -57,7 +75,8 @@ struct Decoder<'a, const MAP: bool, const PAGE: bool> {
     /// Also holds the path to the current node.
     encoder: &'a mut Encoder,
     stubs: u32,
-    max_nodes: usize,
+    limits: VisitLimits,
+    leaves: usize,
     /// Nodes whose digests are computed together; None if each is computed at once.
     pending: Option<PendingNodes<NodeId>>,
     /// The place of each node among them, or `KNOWN`.
@@ -68,37 +87,37 @@ struct Decoder<'a, const MAP: bool, const PAGE: bool> {
 ///
 /// An inner node is accepted only if enough bytes are left for all children that are still owed. So there are at most
 /// two nodes per [`MIN_CHILD`] bytes, and memory is proportional to the input, valid or not. If the query can visit a few
-/// nodes only, `max_nodes` bounds the memory further; up to the capacity that `arena` has already, more are accepted.
+/// nodes only, `limits.nodes` bounds the memory further; up to the capacity that `arena` has already, more are accepted.
 pub(crate) fn decode(
     arena: &mut Arena,
     bytes: &[u8],
     kind: Kind,
     suite: Suite,
     form: Form,
-    max_nodes: usize,
+    limits: VisitLimits,
 ) -> Result<(), Fault> {
-    arena.reserve((2 * bytes.len() / TYPICAL_CHILD + 1).min(max_nodes), bytes.len());
+    arena.reserve((2 * bytes.len() / TYPICAL_CHILD + 1).min(limits.nodes), bytes.len());
     arena.bytes.extend_from_slice(bytes);
     let encoder = &mut Encoder::new(suite);
     match (kind, form) {
-        (Kind::Map, Form::Proof) => Decoder::<true, false>::new(bytes, arena, encoder, max_nodes).run(),
-        (Kind::Map, Form::Page) => Decoder::<true, true>::new(bytes, arena, encoder, max_nodes).run(),
-        (Kind::List, Form::Proof) => Decoder::<false, false>::new(bytes, arena, encoder, max_nodes).run(),
-        (Kind::List, Form::Page) => Decoder::<false, true>::new(bytes, arena, encoder, max_nodes).run(),
+        (Kind::Map, Form::Proof) => Decoder::<true, false>::new(bytes, arena, encoder, limits).run(),
+        (Kind::Map, Form::Page) => Decoder::<true, true>::new(bytes, arena, encoder, limits).run(),
+        (Kind::List, Form::Proof) => Decoder::<false, false>::new(bytes, arena, encoder, limits).run(),
+        (Kind::List, Form::Page) => Decoder::<false, true>::new(bytes, arena, encoder, limits).run(),
     }
 }
 
 impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
     const KIND: Kind = if MAP { Kind::Map } else { Kind::List };
 
-    fn new(bytes: &'a [u8], arena: &'a mut Arena, encoder: &'a mut Encoder, max_nodes: usize) -> Self {
+    fn new(bytes: &'a [u8], arena: &'a mut Arena, encoder: &'a mut Encoder, limits: VisitLimits) -> Self {
         let reader = PrunedReader { bytes, at: 0 };
         let pending = match bytes.len() {
             0..MIN_WIDE => None,
             len => PendingNodes::of_pruned(encoder.suite(), len),
         };
         let (open, places) = (Vec::with_capacity(OPEN), Vec::new());
-        Self { reader, arena, open, owed: 0, floor: 0, encoder, stubs: 0, max_nodes, pending, places }
+        Self { reader, arena, open, owed: 0, floor: 0, encoder, stubs: 0, limits, leaves: 0, pending, places }
     }
 
     fn run(mut self) -> Result<(), Fault> {
@@ -168,7 +187,7 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
     fn grow(&mut self) -> Result<(), Fault> {
         let owed = self.owed + 1;
         let rest = (self.reader.bytes.len() - self.reader.at).saturating_sub(MIN_CHILD * owed);
-        match self.max_nodes.saturating_sub(self.arena.nodes.len()) {
+        match self.limits.nodes.saturating_sub(self.arena.nodes.len()) {
             0 => self.reader.fail("more nodes than the query can visit"),
             most => {
                 self.arena.nodes.reserve_exact((2 + owed + 2 * rest / (MIN_CHILD + 1)).min(most));
@@ -202,6 +221,10 @@ impl<'a, const MAP: bool, const PAGE: bool> Decoder<'a, MAP, PAGE> {
 
     #[inline(always)]
     fn map_leaf(&mut self) -> Result<(), Fault> {
+        self.leaves += 1;
+        if self.leaves > self.limits.leaves {
+            return self.reader.fail("more leaves than the query can visit");
+        }
         let (at, len, tail) = self.reader.map_tail(self.floor)?;
         let (target, target_len) = self.reader.target()?;
         self.encoder.put(self.floor, tail);
