@@ -41,6 +41,28 @@ fn import_stores_the_pages_that_were_exported() {
 }
 
 #[test]
+fn what_is_read_again_is_in_proportion_to_the_car_in_any_order() {
+    let mut store = Store::new(1 << 20, 1000);
+    let root = store.build(Suite::Sha2_256, &arcs(3000));
+    let car = export(&mut store, &root, false).expect("a held root");
+    let mut frames = frames(&car);
+    let blocks = frames.split_off(1);
+    let shuffled = {
+        // Neighbours get far away from each other.
+        let mut order: Vec<_> = (0..blocks.len()).collect();
+        order.sort_by_key(|i| i * 7919 % 10_007);
+        order.into_iter().map(|i| blocks[i].clone()).collect::<Vec<_>>()
+    };
+    for (order, blocks, most) in [("exported", &blocks, 3), ("shuffled", &shuffled, 5)] {
+        let car = [frames[0].clone(), blocks.concat()].concat();
+        let imported = import(&car, 4096).expect("a CAR");
+        assert_eq!(imported.pages, store.pages, "{order}");
+        let limit = most * car.len() as u64;
+        assert!(imported.read_again <= limit, "{order}: {} bytes for {}", imported.read_again, car.len());
+    }
+}
+
+#[test]
 fn held_nested_roots_are_exported_once() {
     let mut store = Store::new(1 << 20, 1000);
     let inner = store.build(Suite::Sha2_256, &arcs(300));

@@ -41,6 +41,8 @@ pub struct Store {
     pub polls: u64,
     /// The CAR to import.
     pub car: Vec<u8>,
+    /// Bytes of it that were read again.
+    pub read_again: u64,
     /// Blocks of payloads of the imported CAR.
     pub payloads: Vec<Range<u64>>,
     /// Leaves of trees in a CAR.
@@ -62,6 +64,7 @@ impl Store {
             rounds: 0,
             polls: 0,
             car: Vec::new(),
+            read_again: 0,
             payloads: Vec::new(),
             leaves: Vec::new(),
             recorded: Vec::new(),
@@ -89,7 +92,11 @@ impl Store {
                 }
                 Need::Pages(wanted) => operation.supply_pages(self.load(&wanted)?)?,
                 Need::Bytes(range) if range.end - range.start > 1 << 16 => panic!("{range:?} are read at once"),
-                Need::Bytes(range) => operation.supply_bytes(self.car_bytes(range).to_vec())?,
+                Need::Bytes(range) => {
+                    let bytes = self.car_bytes(range).to_vec();
+                    self.read_again += bytes.len() as u64;
+                    operation.supply_bytes(bytes)?;
+                }
                 Need::Output { bytes, payloads } => self.write(&bytes, &payloads),
                 Need::Leaves { root, lines } => self.leaves.push((root, lines)),
                 Need::Payloads(blocks) => self.payloads.extend(blocks),
