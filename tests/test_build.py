@@ -65,6 +65,7 @@ PURE = {
     "multibase",
     "quick_cache",
     "serde",
+    "serde_ipld_dagcbor",
     "serde_json",
     "sha2",
     "sha3",

@@ -137,6 +137,24 @@ class PayloadHasher:
             TooLarge: If they are too long for an identity CID.
         """
 
+def is_linkless(cid: CidLike, data: Buffer) -> bool:
+    """Return whether a payload is DAG-CBOR or DAG-JSON by its CID, is strictly encoded, and has no links.
+
+    False for any other codec, and for a payload that decoders may read in different ways. O(bytes log bytes); the GIL
+    is released above 16 KiB.
+
+    Args:
+        cid: The CID of the payload. Its digest is not checked.
+        data: The payload.
+
+    Raises:
+        InvalidInput: If `cid` is not a valid CID; its code is ``invalid_cid``.
+
+    >>> data = bytes.fromhex("d82a450001550000")
+    >>> is_linkless(payload_cid(data, "dag-cbor"), data), is_linkless(payload_cid(data[2:], "dag-cbor"), data[2:])
+    (False, True)
+    """
+
 def payload_matches(cid: CidLike, data: Buffer) -> bool:
     """Return whether `data` has the digest that `cid` names, by any hash function of protocol section 1.
 

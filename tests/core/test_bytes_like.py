@@ -137,6 +137,7 @@ CALLS: dict[str, Callable[[As], object]] = {
         _core.payload_matches(HELLO, b(b"hello")),
         _core.payload_matches(b(bytes(Cid(HELLO))), b"x"),
     ),
+    "is_linkless": lambda b: _core.is_linkless(payload_cid(b"\xa0", "dag-cbor"), b(b"\xa0")),
     "page_guides": lambda b: _core.page_guides([(b(bytes(32)), b(b"no page"))]),
     "FolderUpload.answer": folder_answer,
     "PayloadBatch.car": batch_car,

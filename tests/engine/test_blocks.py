@@ -27,7 +27,8 @@ async def chunks(data: bytes) -> AsyncIterator[bytes]:
 @pytest.mark.parametrize("size", [1, CHUNK_BYTES + 7])
 async def test_a_block_that_was_read_for_its_links_is_not_read_again(size: int) -> None:
     engine = Engine(MemoryStore())
-    data = b"\x5a" + size.to_bytes(4) + bytes(size)  # a byte string in DAG-CBOR
+    head = b"\x5a" + size.to_bytes(4) if size > 0xFFFF else bytes([0x40 + size])
+    data = head + bytes(size)  # a byte string in DAG-CBOR
     cid = Cid(coregw.payload_cid(data, "dag-cbor"))
     await engine.payloads.put(chunks(data), "dag-cbor", "sha2-256")
     found = await engine.payloads.find_block(cid)

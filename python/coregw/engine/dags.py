@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from coregw._core import Cid, read_varint
+from coregw._core import Cid, is_linkless, read_varint
 
 __all__ = ["MAX_BLOCK_BYTES", "RAW_CODEC", "Scope", "is_one_block"]
 
@@ -26,11 +26,6 @@ RAW_CODEC: Final = 0x55
 """The codec of blocks that have no links."""
 
 _DAG_PB: Final = 0x70
-_DAG_CBOR: Final = 0x71
-_DAG_JSON: Final = 0x0129
-
-_LINK_TAG: Final = b"\xd8\x2a"
-"""Tag 42, with which every link in DAG-CBOR begins."""
 
 _DIRECTORY: Final = 1
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
@@ -39,7 +34,8 @@ _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 def is_one_block(cid: Cid, block: bytes, scope: Scope) -> bool:
     """Return whether all that a request names is this block. O(size).
 
-    False if that is not known: the codec may have links that this function cannot read.
+    False if that is not known: the codec may have links that this function cannot read, or the block does not decode,
+    so that other decoders may find links in it.
 
     Args:
         cid: The CID of the block.
@@ -52,23 +48,22 @@ def is_one_block(cid: Cid, block: bytes, scope: Scope) -> bool:
         return _is_one_unixfs_block(block, scope)
     if scope == "entity":
         return True  # of anything but UnixFS, the entity is the block
-    if cid.codec == _DAG_CBOR:
-        return _LINK_TAG not in block
-    return cid.codec == _DAG_JSON and b'"/"' not in block
+    return is_linkless(cid, block)
 
 
 def _is_one_unixfs_block(block: bytes, scope: Scope) -> bool:
     """Whether a dag-pb block has no links, or all its links are those of a folder that is only listed."""
     try:
-        node = dict[int, bytes | int]()
+        data: bytes | None = None
         has_links = False
         for field, value in _fields(block):
+            if field not in (1, 2) or isinstance(value, int) or (field == 1 and data is not None):
+                return False  # not dag-pb, whose fields are these, with data at most once
             has_links |= field == 2
-            node[field] = value
+            data = value if field == 1 else data
         if not has_links:
             return True
-        data = node.get(1, b"")
-        kind = dict(_fields(data)).get(1) if isinstance(data, bytes) else None
+        kind = dict(_fields(data or b"")).get(1)
     except ValueError:
         return False
     return scope == "entity" and kind == _DIRECTORY
@@ -96,5 +91,6 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
             raise ValueError("unknown wire type")
         if size > len(message) - at:
             raise ValueError("truncated")
-        yield key >> 3, message[at : at + size]
+        value = message[at : at + size]
+        yield key >> 3, value if wire_type == _BYTES else int.from_bytes(value, "little")
         at += size

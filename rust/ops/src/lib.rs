@@ -28,6 +28,7 @@ mod batch;
 pub mod car;
 mod cbor;
 mod create_root;
+mod dags;
 mod diff;
 mod fixed_list;
 pub mod folder;
@@ -50,6 +51,7 @@ struct Readme;
 
 pub use batch::{BatchError, read_cids, read_get_batch, read_has_batch};
 pub use create_root::SortedArcs;
+pub use dags::is_linkless;
 pub use diff::DiffRequest;
 pub use join::ForEach;
 pub use map_proof::{MapProofForm, MapProofOutcome, verify_map_proof};

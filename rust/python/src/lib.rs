@@ -73,7 +73,7 @@ mod _core {
     #[pymodule_export]
     use crate::path::encode_key;
     #[pymodule_export]
-    use crate::payload::{PayloadHasher, codec_code, payload_cid, payload_matches};
+    use crate::payload::{PayloadHasher, codec_code, is_linkless, payload_cid, payload_matches};
     #[cfg(unix)]
     #[pymodule_export]
     use crate::restore::{FolderListing, FolderWriter, PayloadSink, files_match};

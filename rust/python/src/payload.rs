@@ -1,4 +1,4 @@
-//! Payloads: `payload_cid`, `PayloadHasher`, `payload_matches`, and the codecs that their CIDs name.
+//! Payloads: `payload_cid`, `PayloadHasher`, `payload_matches`, the codecs that their CIDs name, and what these say of links.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,6 +6,7 @@ use core::InputCode;
 use core::codec::Codec;
 use core::payload;
 use coregw_core as core;
+use coregw_ops as ops;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyString;
@@ -158,4 +159,24 @@ impl PayloadHasher {
 #[pyfunction]
 pub fn payload_matches(py: Python<'_>, cid: CidLike, data: BytesLike) -> PyResult<bool> {
     detach::run(py, Work::Hash { bytes: data.len() }, || Ok(payload::matches(&cid.0, &data)))
+}
+
+/// Return whether a payload is DAG-CBOR or DAG-JSON by its CID, is strictly encoded, and has no links.
+///
+/// False for any other codec, and for a payload that decoders may read in different ways. O(bytes log bytes); the GIL
+/// is released above 16 KiB.
+///
+/// Args:
+///     cid: The CID of the payload. Its digest is not checked.
+///     data: The payload.
+///
+/// Raises:
+///     InvalidInput: If `cid` is not a valid CID; its code is ``invalid_cid``.
+///
+/// >>> data = bytes.fromhex("d82a450001550000")
+/// >>> is_linkless(payload_cid(data, "dag-cbor"), data), is_linkless(payload_cid(data[2:], "dag-cbor"), data[2:])
+/// (False, True)
+#[pyfunction]
+pub fn is_linkless(py: Python<'_>, cid: CidLike, data: BytesLike) -> PyResult<bool> {
+    detach::run(py, Work::Json { bytes: data.len() }, || Ok(ops::is_linkless(cid.0.codec(), &data)))
 }

@@ -38,9 +38,24 @@ ALL = {"block", "entity", "all"}
         ("dag-pb", dag_pb(SHARD, LINK), {"block"}),
         ("dag-pb", b"\x12\xff", {"block"}),
         ("dag-pb", b"\x0f", {"block"}),
+        ("dag-pb", dag_pb(FILE) + b"\x1a\x00", {"block"}),  # another field
+        ("dag-pb", dag_pb(FILE) + b"\x10\x00", {"block"}),  # a link of another wire type
+        ("dag-pb", dag_pb(FILE) + dag_pb(FOLDER), {"block"}),  # data twice
         ("dag-cbor", b"\xa0", ALL),
         ("dag-cbor", b"\xd8\x2a\x58\x25\0" + LINK, {"block", "entity"}),
+        ("dag-cbor", b"\xd9\0\x2a\x58\x25\0" + LINK, {"block", "entity"}),  # a longer head, which some decoders take
+        ("dag-cbor", b"\xdb" + bytes(7) + b"\x2a\x58\x25\0" + LINK, {"block", "entity"}),
+        ("dag-cbor", b"\xa2\x61a\0\x61a\0", {"block", "entity"}),  # a key twice
+        ("dag-cbor", b"\x18\0", {"block", "entity"}),
+        ("dag-cbor", b"\x9f\xff", {"block", "entity"}),
+        ("dag-cbor", b"\xa0\xa0", {"block", "entity"}),
+        ("dag-cbor", b"\x42\xd8\x2a", ALL),  # bytes that are no tag
         ("dag-json", b'{"/":"bafkqaaa"}', {"block", "entity"}),
+        ("dag-json", b'{"\\u002f":"bafkqaaa"}', {"block", "entity"}),
+        ("dag-json", b'{"a":{"\\/":"bafkqaaa"}}', {"block", "entity"}),
+        ("dag-json", b'{"a":1,"a":1}', {"block", "entity"}),
+        ("dag-json", b'{"a":"', {"block", "entity"}),
+        ("dag-json", b'{"a":["/"]}', ALL),
         ("json", b"{}", {"block", "entity"}),
     ],
 )

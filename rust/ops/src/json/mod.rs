@@ -20,7 +20,7 @@ pub(crate) use array::{Items, array};
 pub(crate) use object::{ObjectsOnly, object, objects};
 pub(crate) use part::read_part;
 pub(crate) use refusal::request_error;
-pub(crate) use strict::read;
+pub(crate) use strict::{Names, read};
 pub(crate) use text::{MessageText, Text, decode_base64, shown};
 pub(crate) use writer::{write, write_long};
 

@@ -124,15 +124,21 @@ impl<'de> Visitor<'de> for Strict {
 
 /// The names of an object's members, in one string: an object may have millions of short ones.
 #[derive(Default)]
-struct Names {
+pub(crate) struct Names {
     text: String,
     /// Where each name ends.
     ends: Vec<usize>,
 }
 
 impl Names {
+    /// The last name.
+    pub(crate) fn last(&self) -> Option<&str> {
+        let (&to, before) = self.ends.split_last()?;
+        Some(&self.text[before.last().copied().unwrap_or(0)..to])
+    }
+
     /// A name that occurs twice. O(n log n).
-    fn repeated(&self) -> Option<&str> {
+    pub(crate) fn repeated(&self) -> Option<&str> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         let mut spans: Vec<_> = starts.zip(self.ends.iter().copied()).collect();
         let name = |(start, end): (usize, usize)| &self.text[start..end];
