@@ -443,7 +443,10 @@ class FolderUpload:
 
         Args:
             attributes_root: The root of the map of attributes, which has the reserved path.
-            size: Bytes of a chunk.
+            size: Bytes of a chunk, at most 1 GiB.
+
+        Raises:
+            InvalidInput: If `size` is out of range.
         """
     def record_lines(self, attributes: str, owner: bool, size: int) -> FolderLines:
         """Iterate over the arcs of the map of attributes, as `file_lines` does.
@@ -451,10 +454,10 @@ class FolderUpload:
         Args:
             attributes: As for `roots`.
             owner: As for `roots`.
-            size: Bytes of a chunk.
+            size: As for `file_lines`.
 
         Raises:
-            InvalidInput: If `attributes` is none of these.
+            InvalidInput: If `attributes` is none of these, or `size` is out of range.
         """
     def save(self, file: str | os.PathLike[str], roots: tuple[str, str | None], attributes: str, owner: bool) -> None:
         """Write the cache for the next time to a new file. O(entries).
@@ -699,6 +702,7 @@ def files_match(
             thread. An exception that it raises ends the work.
 
     Raises:
+        TooLarge: If the sizes of a file's payloads sum to 2^63 or more.
         OSError: If `top` can't be opened.
         KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
 
@@ -728,7 +732,8 @@ class FolderListing:
             The number of entries, and the last path if others follow.
 
         Raises:
-            InvalidInput: If the request is malformed, or the reserved path does not name a map of the folder's suite.
+            InvalidInput: If the request is malformed or not for the page that follows the last one, or the reserved
+                path does not name a map of the folder's suite.
             ProofError: If anything is wrong in the result.
         """
 
@@ -736,7 +741,8 @@ class FolderListing:
         """Verify the next page of the map of attributes, and add it. As `add_files`.
 
         Raises:
-            InvalidInput: If the request is malformed, or a target is not a record.
+            InvalidInput: If the request is malformed or not for the page that follows the last one, no map of
+                attributes is listed, or a target is not a record.
             ProofError: If anything is wrong in the result.
         """
 
@@ -834,6 +840,7 @@ class FolderWriter:
 
         Raises:
             InvalidInput: If a segment can't be a file name (code ``invalid_path``), or a CID is invalid or a root.
+            TooLarge: If the sizes sum to 2^63 or more, or those of all files to 2^64 or more.
         """
 
     def keep_file(self, segments: Sequence[str], mode: int | None = None, mtime_ns: int | None = None) -> None:
@@ -921,6 +928,9 @@ class FolderWriter:
     @property
     def written(self) -> int:
         """Bytes written to files so far."""
+
+    def stop(self) -> None:
+        """Let every call and all threads end soon: nothing more is written. Idempotent."""
 
     def close(self) -> None:
         """Stop writing, and wait until the threads have ended. Idempotent."""
@@ -1750,7 +1760,11 @@ class ArcSorter:
             TooLarge: If too many paths of thousands of bytes continue each other.
         """
     def lines(self, size: int) -> SortedLines:
-        """Iterate over all arcs in key order: chunks of lines of ``["path","CID"]``, about `size` bytes."""
+        """Iterate over all arcs in key order: chunks of lines of ``["path","CID"]``, about `size` bytes.
+
+        Raises:
+            InvalidInput: If `size` is not from 1 byte to 1 GiB.
+        """
 
 @final
 class SortedLines(Iterator[bytes]):

@@ -203,3 +203,19 @@ async def test_a_call_in_a_thread_is_waited_for_however_often_it_is_cancelled() 
     assert ended == [7]
     with pytest.raises(ValueError, match="as it should"):
         await to_end(work, 8)
+
+
+async def test_a_call_in_a_thread_is_stopped_when_it_is_cancelled() -> None:
+    begun, stopped = threading.Event(), threading.Event()
+
+    def work() -> bool:
+        begun.set()
+        return stopped.wait(30)
+
+    call = asyncio.ensure_future(to_end(work, stop=stopped.set))
+    await asyncio.to_thread(begun.wait, 30)
+    assert not stopped.is_set()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert stopped.is_set()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 import stat
+import threading
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -366,3 +369,45 @@ def test_attributes_are_set_and_special_bits_are_not(tmp_path: Path) -> None:
     assert seen("d", "link")[1] == 12
     assert (top / "d" / "link").readlink() == Path("../kept")
     top.joinpath("d").chmod(0o700)
+
+
+@pytest.mark.parametrize("end", [_core.FolderWriter.close, _core.FolderWriter.stop])
+@pytest.mark.parametrize("hash_name", ["sha2-256", "identity"])
+def test_a_writer_ends_while_one_payload_is_written_to_all_its_places(
+    tmp_path: Path, end: Callable[[_core.FolderWriter], None], hash_name: str
+) -> None:
+    places, data = 1_000_000, b"x" * 100
+    name = coregw.payload_cid(data, hash=hash_name)
+    writer = _core.FolderWriter(tmp_path)
+    writer.add_file(["f"], [(name, len(data))] * places)
+
+    def write() -> None:
+        with suppress(InvalidInput):  # the writer has been stopped
+            writer.start()
+            sink = writer.request(1 << 30, LIMIT)
+            assert sink is not None
+            sink.write(car(data))
+            sink.finish()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    while writer.written == 0:
+        time.sleep(0.001)
+    end(writer)
+    thread.join()
+    assert 0 < writer.written < places * len(data)
+    assert writer.written == (tmp_path / "f").stat().st_size
+    writer.close()
+
+
+def test_a_writer_that_is_stopped_makes_no_links_and_folders(tmp_path: Path) -> None:
+    writer = _core.FolderWriter(tmp_path)
+    writer.start()
+    writer.add_folder(["folder"])
+    writer.add_link(["link"], b"target")
+    writer.stop()
+    for call in (writer.finish, lambda: writer.request(1 << 30, LIMIT)):
+        with pytest.raises(InvalidInput, match="stopped"):
+            call()
+    writer.close()
+    assert names(tmp_path) == []

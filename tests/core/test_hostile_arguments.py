@@ -28,7 +28,7 @@ LIST = List([CID] * 10)
 # ------------------------------------------------------------------- lengths and iterators, in their own processes
 
 SETUP = """
-import itertools, json, resource, signal
+import itertools, json, resource, signal, tempfile
 import coregw
 from coregw import Change, List, Map, _core
 
@@ -36,6 +36,12 @@ CID = coregw.payload_cid(b"one")
 MAP = Map({"a": CID})
 RESOLVE = json.dumps({"profile": "core.resolve/v0alpha1", "root": MAP.root, "segments": ["a"]}).encode()
 OPERATION = _core.Operation.resolve(_core.PageCache(1 << 20), RESOLVE)
+
+with tempfile.TemporaryDirectory() as folder:
+    UPLOAD = _core.FolderUpload(_core.survey(folder))
+SORTER = _core.ArcSorter()
+SORTER.end()
+WRITER = _core.FolderWriter("/")
 
 class LongList(list):
     def __len__(self): return 1 << 60
@@ -78,6 +84,18 @@ def outcome(expression: str) -> str:
         ("List(range(1 << 60))", "TypeError"),
         ("len(List(LongList([CID])))", "1"),
         ("len(List(LongHint()))", "0"),
+        ("UPLOAD.file_lines(None, (1 << 64) - 1)", "InvalidInput"),
+        ("UPLOAD.file_lines(None, 1 << 62)", "InvalidInput"),
+        ("UPLOAD.record_lines('all', False, 1 << 62)", "InvalidInput"),
+        ("UPLOAD.file_lines(None, 0)", "InvalidInput"),
+        ("list(UPLOAD.file_lines(None, 1 << 20))", "[]"),
+        ("SORTER.lines((1 << 64) - 1)", "InvalidInput"),
+        ("SORTER.lines(1 << 46)", "InvalidInput"),
+        ("_core.files_match('/', [('f', [(CID, (1 << 64) - 1)] * 2)])", "TooLarge"),
+        ("_core.files_match('/', [('f', [(CID, 1 << 62), (CID, 1 << 62), (CID, None)])])", "TooLarge"),
+        ("_core.FolderWriter('/').add_file(['f'], [(CID, (1 << 64) - 1)] * 2)", "TooLarge"),
+        ("_core.FolderWriter('/').add_file(['f'], [(CID, 1 << 63), (CID, 5)])", "TooLarge"),
+        ("[WRITER.add_file([str(n)], [(CID, (1 << 63) - 1)]) for n in range(4)]", "TooLarge"),
         ("List([CID], LongList([5])).total_size", "5"),
         ("Map(range(1 << 60))", "TypeError"),
         ("len(Map(LongList([('a', CID)])))", "1"),

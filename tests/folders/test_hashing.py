@@ -196,3 +196,21 @@ def test_extended_attributes_that_no_descriptor_is_left_for_are_reported(tmp_pat
     ((path, why),) = hashed.skipped
     assert path == tmp_path / "file"
     assert why.startswith("its extended attributes can't be read: Too many open files")
+
+
+def test_the_callback_of_progress_may_hash_other_files(tmp_path: Path) -> None:
+    (tmp_path / "big").mkdir()
+    (tmp_path / "small").mkdir()
+    with (tmp_path / "big" / "file").open("wb") as file:
+        file.truncate(64 << 20)
+    (tmp_path / "small" / "file").write_bytes(b"hello")
+    found: list[str | None] = []
+
+    def progress(_: int) -> None:
+        time.sleep(0.05)  # so that it is called again
+        if len(found) < 3:
+            found.append(hash_survey(survey(tmp_path / "small")).target(0))
+
+    hashed = hash_survey(survey(tmp_path / "big"), progress=progress)
+    assert found == [coregw.payload_cid(b"hello")] * len(found) != []
+    assert hashed.target(0) == hash_survey(survey(tmp_path / "big")).target(0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -199,3 +201,36 @@ def test_a_batch_is_sent_without_what_is_held(tree: Path) -> None:
     reader = _core.CarReader(1 << 20, 10)
     reader.feed(lists)
     assert reader.roots == [upload.arcs()["large"]]
+
+
+def test_an_upload_is_not_locked_while_a_root_is_computed(tmp_path: Path) -> None:
+    """Neither another thread nor a signal handler that asks the upload waits for the root, which waits for the GIL."""
+    code = f"""
+import faulthandler, os, signal, threading
+from coregw._core import FolderUpload, survey
+faulthandler.dump_traceback_later(50, exit=True)
+for number in range(40_000):
+    os.symlink("target", f"{tmp_path}/link{{number:05}}")
+upload = FolderUpload(survey("{tmp_path}"))
+upload.start()
+while not upload.is_read:
+    upload.next_batch(1)
+asked = []
+def ask(*_):
+    asked.append((upload.totals(), upload.skipped, len(upload.arcs())))
+signal.signal(signal.SIGALRM, ask)
+signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+is_done = []
+def ask_always():
+    while not is_done:
+        ask()
+thread = threading.Thread(target=ask_always)
+thread.start()
+roots = [upload.roots() for _ in range(3)]
+is_done.append(True)
+thread.join()
+signal.setitimer(signal.ITIMER_REAL, 0)
+print(len({{*roots}}), {{*map(repr, asked)}})
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stdout) == (0, "1 {'((0, 0, 0), [], 0)'}\n"), done.stderr

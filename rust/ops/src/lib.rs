@@ -59,5 +59,5 @@ pub use message::delta::MAX_DELTAS;
 pub use read::{ReadOutcome, verify_read};
 pub use resolve::verify_resolve;
 pub use run::{Lookahead, Need, Operation, Progress, WantedPage};
-pub use scan::verify_scan;
+pub use scan::{verify_page, verify_scan};
 pub use transition::verify_transition;

@@ -170,7 +170,39 @@ async fn scan(trees: Trees, request: Scan) -> Result<Vec<u8>> {
 /// # Errors
 /// [`Error::Input`] if the request is malformed; [`Error::Proof`] for anything wrong in the result.
 pub fn verify_scan(request: &[u8], result: &[u8]) -> Result<(Listing, Vec<u8>)> {
+    verify(&Scan::parse(request)?, result)
+}
+
+/// Checks the page of the listing of a whole map that begins after this path, or at its start. As [`verify_scan`].
+///
+/// # Errors
+/// Those of [`verify_scan`], and [`Error::Input`] if the request asks for anything else.
+pub fn verify_page(root: &RootCid, after: Option<&[String]>, request: &[u8], result: &[u8]) -> Result<Listing> {
     let request = Scan::parse(request)?;
+    if request.root != *root {
+        return Err(Error::request(format!("root: {} is not the map {root} that is listed", request.root)));
+    }
+    let Question::Scan { prefix, after: asked, .. } = &request.question else {
+        return Err(Error::request("a request of another kind"));
+    };
+    if !prefix.segments().is_empty() {
+        return Err(Error::request("prefix: a part of the map, where all of it is listed"));
+    }
+    let is_next = match (asked, after) {
+        (Some(asked), Some(after)) => asked.segments() == after,
+        (asked, after) => asked.is_none() && after.is_none(),
+    };
+    if !is_next {
+        let shown = |path: Option<String>| path.map_or_else(|| "the start".to_owned(), |path| format!("{path:.80?}"));
+        let (asked, after) = (asked.as_ref().map(|path| path.text().to_owned()), after.map(|path| path.join("/")));
+        let what =
+            format!("after: the page begins at {}, not where the last one ended, {}", shown(asked), shown(after));
+        return Err(Error::request(what));
+    }
+    Ok(verify(&request, result)?.0)
+}
+
+fn verify(request: &Scan, result: &[u8]) -> Result<(Listing, Vec<u8>)> {
     let sent: ScanResult<'_> = message::result(result)?;
     check_member("profile", &&*sent.profile, &request.profile)?;
     sent.prooflist.check_frame(&request.root.cid(), &request.question.text())?;

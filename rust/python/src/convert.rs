@@ -139,6 +139,20 @@ pub fn limit(value: &Bound<'_, PyAny>) -> Result<usize, ArgumentError> {
     Ok(usize::try_from(integer(value, "limit")?).unwrap_or(usize::MAX))
 }
 
+/// The limit on the bytes of a chunk that a caller asks for: the memory for it is taken at once.
+const MAX_CHUNK_BYTES: usize = 1 << 30;
+
+/// The size of the chunks that a caller asks for, in bytes.
+pub fn chunk_size(size: usize) -> Result<usize, ArgumentError> {
+    match size {
+        1..=MAX_CHUNK_BYTES => Ok(size),
+        _ => {
+            let what = format!("size: {size} is not from 1 to {MAX_CHUNK_BYTES} bytes");
+            Err(ArgumentError::input(InputCode::InvalidRequest, what))
+        }
+    }
+}
+
 /// Items after which Ctrl-C is looked for: an endless iterator that is written in C, like `itertools.repeat`, runs no
 /// Python code that would do so.
 pub const ITEMS_BETWEEN_SIGNAL_CHECKS: usize = 4096;

@@ -16,12 +16,19 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-async def to_end(work: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Return ``work(*args)`` from a thread. If this is cancelled, it waits for the call to return first."""
+async def to_end(work: Callable[[*Ts], T], *args: *Ts, stop: Callable[[], None] = lambda: None) -> T:
+    """Return ``work(*args)`` from a thread. If this is cancelled, it waits for the call to return first.
+
+    Args:
+        work: What to call.
+        args: Its arguments.
+        stop: Called after a cancellation: makes the call return early.
+    """
     call = asyncio.get_running_loop().run_in_executor(None, partial(work, *args))
     try:
         return await result_of(call)
     except asyncio.CancelledError:
+        stop()
         while not call.done():
             with suppress(asyncio.CancelledError):  # once more; it is raised in the end
                 await asyncio.wait([call])

@@ -94,10 +94,10 @@ class Filler:
         await self._finish()
 
     async def _start(self) -> None:
-        await to_end(self._writer.start)
+        await to_end(self._writer.start, stop=self._writer.stop)
 
     async def _finish(self) -> None:
-        await to_end(self._writer.finish)
+        await to_end(self._writer.finish, stop=self._writer.stop)
         self._states.note_written(self._writer)
 
     async def _take(self, listing: _core.FolderListing, base: tuple[str, ...]) -> list[FolderEntry]:
@@ -126,13 +126,18 @@ class Filler:
 
     async def _fetch(self) -> None:
         limit = self._client.settings.max_payload_bytes
-        while (request := self._writer.request(REQUEST_BYTES, limit)) is not None or not self._is_listed:
+        while True:
+            # What is listed while the files are written whose payloads are in their CIDs is asked for again.
+            is_listed, listed = self._is_listed, self._listed.next
+            request = await to_end(self._writer.request, REQUEST_BYTES, limit, stop=self._writer.stop)
             if request is None:
-                await self._listed.wait()
+                if is_listed:
+                    return
+                await listed.wait()
                 continue
             self._fetched.send()
             await self._client.get_payloads(request)
-            missing = await to_end(request.finish)
+            missing = await to_end(request.finish, stop=self._writer.stop)
             if missing:
                 await self._client.get_payload(missing[0])  # raises why
                 raise Unavailable(f"get {missing[0]}: left out of an answer, although the gateway holds it")

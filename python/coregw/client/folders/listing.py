@@ -71,6 +71,11 @@ class Signal:
         self._event.set()
         self._event = asyncio.Event()
 
+    @property
+    def next(self) -> asyncio.Event:
+        """The event of the next `send`."""
+        return self._event
+
     async def wait(self) -> None:
         """Wait for the next `send`."""
         await self._event.wait()

@@ -1,6 +1,6 @@
 //! The contents of one file: read once, cut into chunks, hashed.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -102,14 +102,18 @@ fn read(
     Err(Unread::Skipped("it keeps changing".to_owned()))
 }
 
-/// As [`read`], into memory that the thread keeps.
+/// As [`read`], into memory that the thread keeps. `take` may run code that reads files in the same thread: that has memory
+/// of its own.
 pub(super) fn read_here(
     open: impl Fn() -> io::Result<File>,
     suite: Suite,
     take: &mut impl FnMut(&Cid, &[u8]) -> bool,
 ) -> Result<Contents, Unread> {
-    thread_local!(static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
-    BUFFER.with_borrow_mut(|buffer| read(open, suite, buffer, take))
+    thread_local!(static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) });
+    let mut buffer = BUFFER.take();
+    let read = read(open, suite, &mut buffer, take);
+    BUFFER.set(buffer);
+    read
 }
 
 /// The hash function of payloads.

@@ -78,6 +78,7 @@ pub(super) struct Totals {
 }
 
 /// What is known of the entries of a survey since its files were read. Some 35 bytes for each entry.
+#[derive(Clone)]
 pub(super) struct Hashed {
     pub(super) state: Arc<State>,
     pub(super) suite: Suite,

@@ -119,9 +119,11 @@ impl<F: Fn() -> bool + Sync> Walk<'_, F> {
     }
 
     fn next_job(&self) -> Option<WalkJob> {
-        let mut shared = self.lock();
         loop {
-            if (self.is_interrupted)() || !shared.failures.is_empty() {
+            // Not with the lock, since it may wait for the GIL.
+            let is_interrupted = (self.is_interrupted)();
+            let mut shared = self.lock();
+            if is_interrupted || !shared.failures.is_empty() {
                 return None;
             }
             if let Some(job) = shared.jobs.pop_back() {
@@ -131,7 +133,7 @@ impl<F: Fn() -> bool + Sync> Walk<'_, F> {
             if shared.busy == 0 {
                 return None;
             }
-            shared = self.changed.wait_timeout(shared, WAIT).unwrap_or_else(PoisonError::into_inner).0;
+            drop(self.changed.wait_timeout(shared, WAIT));
         }
     }
 

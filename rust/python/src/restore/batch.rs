@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use core::{Cid, Result};
+use core::{Cid, Error, InputCode, Result};
 use coregw_core as core;
 
 use super::attributes::Attributes;
@@ -13,6 +13,9 @@ use super::plan::{Placement, count};
 
 /// The most payloads that one request may name.
 const MAX_PAYLOADS: usize = 4096;
+
+/// The longest file: offsets in it are signed.
+const MAX_FILE_BYTES: u64 = i64::MAX as u64;
 
 /// A file, and how far it is.
 pub(super) struct File {
@@ -124,6 +127,17 @@ pub(super) struct NewFile<'a> {
     pub list: Option<&'a Cid>,
     pub attributes: Attributes,
     pub placement: Placement,
+}
+
+/// The sum of the sizes that are known of a file's payloads, in order.
+///
+/// # Errors
+/// [`Error::Input`] if no file can be that long.
+pub(super) fn known_size(parts: &[(Cid, Option<u64>)]) -> Result<u64> {
+    let sum = parts.iter().try_fold(0u64, |sum, (_, size)| sum.checked_add(size.unwrap_or(0)));
+    sum.filter(|&sum| sum <= MAX_FILE_BYTES).ok_or_else(|| {
+        Error::input(InputCode::TooLarge, "the sizes of its payloads sum to 2^63 or more, which no file can have")
+    })
 }
 
 /// A batch that files are added to.

@@ -1,7 +1,7 @@
 //! `files_match`: whether files have the bytes that payloads name.
 
 use std::io::{self, Read};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, PathBuf};
 
 use core::Cid;
 use core::payload::Check;
@@ -10,10 +10,13 @@ use pyo3::prelude::*;
 
 use crate::cid::CidLike;
 use crate::detach::{self, Work};
+use crate::errors::call;
 use crate::files::beneath::Beneath;
 use crate::files::signals::Signals;
 use crate::files::survey::os_error;
 use crate::parallel;
+
+use super::batch::known_size;
 
 const READ_BYTES: usize = 256 << 10;
 
@@ -34,6 +37,7 @@ type PartLike = (CidLike, Option<u64>);
 ///         thread. An exception that it raises ends the work.
 ///
 /// Raises:
+///     TooLarge: If the sizes of a file's payloads sum to 2^63 or more.
 ///     OSError: If `top` can't be opened.
 ///     KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
 ///
@@ -47,26 +51,40 @@ pub fn files_match(
     files: Vec<(PathBuf, Vec<PartLike>)>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<bool>> {
-    let files: Vec<(PathBuf, Vec<Part>)> = files
-        .into_iter()
-        .map(|(path, parts)| (path, parts.into_iter().map(|(cid, size)| (cid.0, size)).collect()))
-        .collect();
+    let files = files.into_iter().map(|(path, parts)| {
+        let parts: Vec<Part> = parts.into_iter().map(|(cid, size)| (cid.0, size)).collect();
+        let place = path.to_string_lossy();
+        let size = call(|| known_size(&parts).map_err(|error| error.within(&place)))?;
+        let size = parts.iter().all(|(_, size)| size.is_some()).then_some(size);
+        Ok(ComparedFile { path, parts, size })
+    });
+    let files = files.collect::<PyResult<Vec<_>>>()?;
     let beneath = Beneath::new(&top).map_err(|error| os_error(&top, &error))?;
     let signals = Signals::with_progress(progress);
-    let compare = |(path, parts): &(PathBuf, Vec<Part>)| matches(&beneath, path, parts, &signals).unwrap_or(false);
+    let compare = |file: &ComparedFile| matches(&beneath, file, &signals).unwrap_or(false);
     let found = detach::run(py, Work::Unbounded, || Ok(parallel::map_watched(&files, compare, &|| signals.look())))?;
     signals.result()?;
     Ok(found)
 }
 
-fn matches(beneath: &Beneath, path: &Path, parts: &[Part], signals: &Signals) -> io::Result<bool> {
+/// A file to compare: the path, its payloads, and its size if that is known.
+struct ComparedFile {
+    path: PathBuf,
+    parts: Vec<Part>,
+    size: Option<u64>,
+}
+
+fn matches(
+    beneath: &Beneath,
+    ComparedFile { path, parts, size }: &ComparedFile,
+    signals: &Signals,
+) -> io::Result<bool> {
     if !path.components().all(|each| matches!(each, Component::Normal(_))) {
         return Ok(false);
     }
     let mut file = beneath.open(path)?;
     let state = file.metadata()?;
-    let known: Option<u64> = parts.iter().map(|(_, size)| *size).sum();
-    if !state.is_file() || known.is_some_and(|known| known != state.len()) {
+    if !state.is_file() || size.is_some_and(|size| size != state.len()) {
         return Ok(false);
     }
     let mut buffer = vec![0; READ_BYTES.min(usize::try_from(state.len()).unwrap_or(READ_BYTES)).max(1)];

@@ -78,10 +78,13 @@ impl Top {
         Ok(last.0.last().map_or(self.top.as_fd(), |(_, folder)| folder.as_fd()))
     }
 
-    /// Makes the folders of a plan that do not exist and have not been made.
-    pub fn make_folders(&self, plan: &mut Plan) -> Result<(), RestoreFailure> {
+    /// Makes the folders of a plan that do not exist and have not been made, until the work is stopped.
+    pub fn make_folders(&self, plan: &mut Plan, is_stopped: &dyn Fn() -> bool) -> Result<(), RestoreFailure> {
         let mut last = LastFolder::default();
         for number in plan.made..plan.folders.len() {
+            if is_stopped() {
+                break;
+            }
             let Folder { parent, name, exists, .. } = &plan.folders[number];
             if !exists {
                 let folder = self.folder(plan, *parent, &mut last)?;
@@ -94,9 +97,9 @@ impl Top {
     }
 
     /// Sets the attributes of folders: those below others first, since a change inside a folder changes its time.
-    pub fn finish_folders(&self, plan: &Plan) -> Result<(), RestoreFailure> {
+    pub fn finish_folders(&self, plan: &Plan, is_stopped: &dyn Fn() -> bool) -> Result<(), RestoreFailure> {
         let mut last = LastFolder::default();
-        for (number, folder) in plan.folders.iter().enumerate().rev() {
+        for (number, folder) in plan.folders.iter().enumerate().rev().take_while(|_| !is_stopped()) {
             if !folder.attributes.is_empty() {
                 let opened = self.folder(plan, number as u32, &mut last)?;
                 folder.attributes.set(opened).map_err(|error| failure(plan, folder.parent, &folder.name, error))?;
@@ -138,9 +141,10 @@ impl Top {
     }
 
     /// Sets the attributes of files that stay, where they are others.
-    pub fn finish_kept(&self, plan: &Plan) -> Result<(), RestoreFailure> {
+    pub fn finish_kept(&self, plan: &Plan, is_stopped: &dyn Fn() -> bool) -> Result<(), RestoreFailure> {
         let mut last = LastFolder::default();
-        for Kept { folder, name, attributes } in plan.kept.iter().filter(|kept| !kept.attributes.is_empty()) {
+        let kept = plan.kept.iter().filter(|kept| !kept.attributes.is_empty());
+        for Kept { folder, name, attributes } in kept.take_while(|_| !is_stopped()) {
             let parent = self.folder(plan, *folder, &mut last)?;
             let set = fs::openat(parent, name, READ_FILE, Mode::empty()).and_then(|file| attributes.update(&file));
             set.map_err(|error| failure(plan, *folder, name, error))?;
@@ -149,9 +153,9 @@ impl Top {
     }
 
     /// Makes the symbolic links of a plan.
-    pub fn make_links(&self, plan: &Plan) -> Result<(), RestoreFailure> {
+    pub fn make_links(&self, plan: &Plan, is_stopped: &dyn Fn() -> bool) -> Result<(), RestoreFailure> {
         let mut last = LastFolder::default();
-        for (index, link) in plan.links.iter().enumerate() {
+        for (index, link) in plan.links.iter().enumerate().take_while(|_| !is_stopped()) {
             let (index, at) = (u32::MAX - index as u32, (link.folder, &link.name)); // files count from 0
             let (folder, name) = self.writing_place(plan, link.placement, at, index, &mut last)?;
             let made = fs::symlinkat(&link.target, folder, &name).and_then(|()| match link.attributes.times() {

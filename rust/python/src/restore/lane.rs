@@ -260,7 +260,7 @@ pub(super) fn begin(work: &Writing) -> Result<(), RestoreFailure> {
 
 /// Makes the folders that were added, and a batch of the files that were added.
 fn begin_batch(files: &mut Files, work: &Writing) -> Result<(), RestoreFailure> {
-    work.top.make_folders(&mut work.plan_mut())?;
+    work.top.make_folders(&mut work.plan_mut(), &|| work.is_stopped())?;
     if files.draft.len() > 0 {
         let batch = files.draft.take();
         write_identities(&batch, work)?;

@@ -1,15 +1,17 @@
 //! `FolderListing`: the proven listings of a folder's two maps, joined and passed on as they come.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use core::{Kind, RootCid};
+use core::{Error, Kind, RootCid};
 use coregw_core as core;
 use coregw_ops as ops;
 use coregw_ops::folder::{FolderEntry, FolderJoin, PathKind};
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt as _;
 use pyo3::types::{PyString, PyTuple};
 
 use super::attributes::Attributes;
+use super::batch::Files;
 use super::lock::locked;
 use super::plan::{Placement, Plan, refused};
 use super::writing::Writing;
@@ -42,9 +44,27 @@ pub struct FolderListing {
 }
 
 struct ListingState {
+    root: RootCid,
     join: FolderJoin,
+    /// How far the folder's map and the map of attributes are listed.
+    listed: [Listed; 2],
     /// The file or link that came last: nothing may be below it.
     leaf: Vec<String>,
+}
+
+/// Which of the two maps a page is of.
+#[derive(Clone, Copy)]
+enum Side {
+    Files,
+    Records,
+}
+
+/// How far a map is listed.
+#[derive(Clone, PartialEq, Eq)]
+enum Listed {
+    /// Up to this path; to no path yet.
+    After(Option<Vec<String>>),
+    Whole,
 }
 
 #[pymethods]
@@ -52,7 +72,8 @@ impl FolderListing {
     #[new]
     fn new(root: CidLike) -> PyResult<Self> {
         let root = call(|| RootCid::of(&root.0, Kind::Map))?;
-        Ok(Self { state: Mutex::new(ListingState { join: FolderJoin::new(root), leaf: Vec::new() }) })
+        let listed = [Listed::After(None), Listed::After(None)];
+        Ok(Self { state: Mutex::new(ListingState { root, join: FolderJoin::new(root), listed, leaf: Vec::new() }) })
     }
 
     /// Verify the next page of the folder's map, and add it. O(depth + entries) hashes, with the GIL released.
@@ -65,51 +86,55 @@ impl FolderListing {
     ///     The number of entries, and the last path if others follow.
     ///
     /// Raises:
-    ///     InvalidInput: If the request is malformed, or the reserved path does not name a map of the folder's suite.
+    ///     InvalidInput: If the request is malformed or not for the page that follows the last one, or the reserved
+    ///         path does not name a map of the folder's suite.
     ///     ProofError: If anything is wrong in the result.
     fn add_files(&self, py: Python<'_>, request: BytesLike, result: BytesLike) -> PyResult<PageTuple> {
-        self.add(py, &request, &result, FolderJoin::add_files)
+        self.add(py, &request, &result, Side::Files)
     }
 
     /// Verify the next page of the map of attributes, and add it. As `add_files`.
     ///
     /// Raises:
-    ///     InvalidInput: If the request is malformed, or a target is not a record.
+    ///     InvalidInput: If the request is malformed or not for the page that follows the last one, no map of
+    ///         attributes is listed, or a target is not a record.
     ///     ProofError: If anything is wrong in the result.
     fn add_records(&self, py: Python<'_>, request: BytesLike, result: BytesLike) -> PyResult<PageTuple> {
-        self.add(py, &request, &result, FolderJoin::add_records)
+        self.add(py, &request, &result, Side::Records)
     }
 
     /// The root of the map of attributes, if its path is listed.
     #[getter]
     fn attributes_root<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyString>> {
-        locked(&self.state).join.attributes_root().map(|root| text(py, &root.cid()))
+        let root = self.attached(py).join.attributes_root();
+        root.map(|root| text(py, &root.cid()))
     }
 
     /// Whether more of the folder's map has to be listed to know whether there is a map of attributes.
     #[getter]
-    fn may_have_attributes(&self) -> bool {
-        locked(&self.state).join.may_have_attributes()
+    fn may_have_attributes(&self, py: Python<'_>) -> bool {
+        self.attached(py).join.may_have_attributes()
     }
 
     /// Entries that wait for the other listing: those of the folder's map, and those of the map of attributes.
     #[getter]
-    fn waiting(&self) -> (usize, usize) {
-        locked(&self.state).join.waiting()
+    fn waiting(&self, py: Python<'_>) -> (usize, usize) {
+        self.attached(py).join.waiting()
     }
 
     /// The records that are payloads and not here yet, as CIDs.
     #[getter]
     fn missing_records<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyString>> {
-        locked(&self.state).join.missing_records().map(|target| text(py, target)).collect()
+        let missing: Vec<_> = self.attached(py).join.missing_records().copied().collect();
+        missing.iter().map(|target| text(py, target)).collect()
     }
 
     /// Supply a record that is a payload, whose bytes are verified.
     ///
     /// Raises:
     ///     InvalidInput: If it is not a record.
-    fn supply_record(&self, target: CidLike, payload: BytesLike) -> PyResult<()> {
-        call(|| locked(&self.state).join.supply_record(&target.0, &payload))
+    fn supply_record(&self, py: Python<'_>, target: CidLike, payload: BytesLike) -> PyResult<()> {
+        detach::run(py, Work::Unbounded, || locked(&self.state).join.supply_record(&target.0, &payload))
     }
 
     /// Return the entries that are joined, and forget them: as far as both listings have come. O(entries).
@@ -120,32 +145,53 @@ impl FolderListing {
     /// Raises:
     ///     InvalidInput: If a record contradicts the folder's map (code ``invalid_path``); the message names the path.
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Vec<EntryTuple<'py>>> {
-        let mut state = locked(&self.state);
-        let mut taken = Vec::new();
-        while let Some(entry) = call(|| state.join.next_entry())? {
-            taken.push(tuple(py, entry)?);
-        }
-        Ok(taken)
+        let entries = detach::run(py, Work::Unbounded, || {
+            let (mut state, mut entries) = (locked(&self.state), Vec::new());
+            while let Some(entry) = state.join.next_entry()? {
+                entries.push(entry);
+            }
+            Ok(entries)
+        })?;
+        entries.into_iter().map(|entry| tuple(py, entry)).collect()
     }
 }
 
 impl FolderListing {
-    fn add(
-        &self,
-        py: Python<'_>,
-        request: &[u8],
-        result: &[u8],
-        add: impl FnOnce(&mut FolderJoin, Vec<(Vec<String>, core::Cid)>, bool) -> core::Result<()> + Send,
-    ) -> PyResult<PageTuple> {
-        detach::run(py, Work::Json { bytes: request.len() + result.len() }, || {
-            let (listing, _) = ops::verify_scan(request, result)?;
+    /// The state, with the GIL held: it is released while another thread has the lock. No Python object is made meanwhile.
+    fn attached(&self, py: Python<'_>) -> MutexGuard<'_, ListingState> {
+        self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, py: Python<'_>, request: &[u8], result: &[u8], side: Side) -> PyResult<PageTuple> {
+        detach::run(py, Work::Unbounded, || {
+            let (root, before) = {
+                let state = locked(&self.state);
+                let root = match side {
+                    Side::Files => Some(state.root),
+                    Side::Records => state.join.attributes_root(),
+                };
+                (root, state.listed[side as usize].clone())
+            };
+            let root = root.ok_or_else(|| Error::request("no map of attributes is listed"))?;
+            let Listed::After(after) = &before else {
+                return Err(Error::request(format!("all of the map {root} is listed")));
+            };
+            let listing = ops::verify_page(&root, after.as_deref(), request, result)?;
             let (entries, more) = (listing.decoded(), listing.more);
             if more && entries.is_empty() {
-                return Err(core::Error::proof("a listing says that more entries follow, but is empty"));
+                return Err(Error::proof("a listing says that more entries follow, but is empty"));
             }
             let last = if more { entries.last().map(|(segments, _)| segments.clone()) } else { None };
             let count = entries.len();
-            add(&mut locked(&self.state).join, entries, more)?;
+            let mut state = locked(&self.state);
+            if state.listed[side as usize] != before {
+                return Err(Error::request("another thread has added a page meanwhile"));
+            }
+            match side {
+                Side::Files => state.join.add_files(entries, more)?,
+                Side::Records => state.join.add_records(entries, more)?,
+            }
+            state.listed[side as usize] = if more { Listed::After(last.clone()) } else { Listed::Whole };
             Ok((count, last))
         })
     }
@@ -157,8 +203,8 @@ impl FolderListing {
         base: &[String],
         placement: Placement,
     ) -> core::Result<Vec<FolderEntry>> {
-        let ListingState { join, leaf } = &mut *locked(&self.state);
-        let mut plan = work.plan_mut();
+        let ListingState { join, leaf, .. } = &mut *locked(&self.state);
+        let (mut files, mut plan) = work.planned();
         let mut others = Vec::new();
         while let Some(mut entry) = join.next_entry()? {
             let mut path = std::mem::take(&mut entry.segments);
@@ -174,7 +220,7 @@ impl FolderListing {
             if matches!(entry.kind, PathKind::File | PathKind::Link) {
                 leaf.clone_from(&path);
             }
-            if !add_entry(work, &mut plan, &path, &entry, placement)? {
+            if !add_entry(work, (&mut plan, &mut files), &path, &entry, placement)? {
                 others.push(FolderEntry { segments: path, ..entry });
             }
         }
@@ -185,7 +231,7 @@ impl FolderListing {
 /// Adds an entry that is a folder, or a file of one payload.
 fn add_entry(
     work: &Writing,
-    plan: &mut Plan,
+    (plan, files): (&mut Plan, &mut Files),
     path: &[String],
     entry: &FolderEntry,
     placement: Placement,
@@ -196,7 +242,7 @@ fn add_entry(
     match (entry.kind, &entry.target) {
         (PathKind::File, Some(target)) if target.root().is_none() => {
             let part = (*target, known.and_then(|known| known.size));
-            work.add_file(plan, path, (&[part], None), attributes, placement)?;
+            Writing::add_file((plan, files), path, (&[part], None), attributes, placement)?;
             Ok(true)
         }
         (PathKind::Folder, _) => {

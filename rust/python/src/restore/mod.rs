@@ -16,17 +16,18 @@ mod writing;
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use coregw_core as core;
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt as _;
 use pyo3::types::PyBytes;
 
 use crate::cid::CidLike;
 use crate::convert::BytesLike;
 use crate::detach::{self, Work};
-use crate::errors::{call, invalid};
+use crate::errors::invalid;
 
 pub use compare::files_match;
 pub use listing::FolderListing;
@@ -93,17 +94,19 @@ impl FolderWriter {
     #[pyo3(signature = (segments, mode = None, mtime_ns = None, exists = false))]
     fn add_folder(
         &self,
+        py: Python<'_>,
         segments: Vec<String>,
         mode: Option<u32>,
         mtime_ns: Option<i64>,
         exists: bool,
     ) -> PyResult<()> {
-        let mut plan = self.work.plan_mut();
-        let number = call(|| plan.folder(&segments))?;
-        let folder = &mut plan.folders[number as usize];
-        folder.attributes = Attributes { mode, mtime: mtime_ns };
-        folder.exists |= exists;
-        Ok(())
+        self.work.change(py, |plan, _| {
+            let number = plan.folder(&segments)?;
+            let folder = &mut plan.folders[number as usize];
+            folder.attributes = Attributes { mode, mtime: mtime_ns };
+            folder.exists |= exists;
+            Ok(())
+        })
     }
 
     /// Add a file that consists of payloads.
@@ -118,10 +121,12 @@ impl FolderWriter {
     ///
     /// Raises:
     ///     InvalidInput: If a segment can't be a file name (code ``invalid_path``), or a CID is invalid or a root.
+    ///     TooLarge: If the sizes sum to 2^63 or more, or those of all files to 2^64 or more.
     #[pyo3(signature = (segments, parts, mode = None, mtime_ns = None, replaces = false, list = None))]
     #[allow(clippy::too_many_arguments)] // what is known of a file
     fn add_file(
         &self,
+        py: Python<'_>,
         segments: Vec<String>,
         parts: Vec<(CidLike, Option<u64>)>,
         mode: Option<u32>,
@@ -138,9 +143,10 @@ impl FolderWriter {
             return Err(invalid(core::InputCode::InvalidRequest, what));
         }
         let attributes = Attributes { mode, mtime: mtime_ns };
-        let (work, list) = (&self.work, list.as_ref().map(|list| &list.0));
-        let placement = self.placement(replaces);
-        call(|| work.add_file(&mut work.plan_mut(), &segments, (&parts, list), attributes, placement))
+        let (list, placement) = (list.as_ref().map(|list| &list.0), self.placement(replaces));
+        self.work.change(py, |plan, files| {
+            Writing::add_file((plan, files), &segments, (&parts, list), attributes, placement)
+        })
     }
 
     /// Add a file that exists with the right content: `finish` sets its attributes where they differ.
@@ -150,21 +156,29 @@ impl FolderWriter {
     ///     mode: As for `add_folder`.
     ///     mtime_ns: As for `add_folder`.
     #[pyo3(signature = (segments, mode = None, mtime_ns = None))]
-    fn keep_file(&self, segments: Vec<String>, mode: Option<u32>, mtime_ns: Option<i64>) -> PyResult<()> {
-        call(|| self.work.plan_mut().keep_file(&segments, Attributes { mode, mtime: mtime_ns }))
+    fn keep_file(
+        &self,
+        py: Python<'_>,
+        segments: Vec<String>,
+        mode: Option<u32>,
+        mtime_ns: Option<i64>,
+    ) -> PyResult<()> {
+        self.work.change(py, |plan, _| plan.keep_file(&segments, Attributes { mode, mtime: mtime_ns }))
     }
 
     /// Add a symbolic link, which `finish` makes. Its target is not checked.
     #[pyo3(signature = (segments, target, mtime_ns = None, replaces = false))]
     fn add_link(
         &self,
+        py: Python<'_>,
         segments: Vec<String>,
         target: BytesLike,
         mtime_ns: Option<i64>,
         replaces: bool,
     ) -> PyResult<()> {
         let attributes = Attributes { mode: None, mtime: mtime_ns };
-        call(|| self.work.plan_mut().add_link(&segments, target.to_vec(), attributes, self.placement(replaces)))
+        let placement = self.placement(replaces);
+        self.work.change(py, |plan, _| plan.add_link(&segments, target.to_vec(), attributes, placement))
     }
 
     /// Add files of one payload, and folders, as far as `listing` has joined them.
@@ -200,7 +214,7 @@ impl FolderWriter {
     ///     OSError: If the system refuses something.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
         let work = &self.work;
-        if !locked(&self.threads).is_empty() {
+        if !self.threads.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner).is_empty() {
             return Err(invalid(core::InputCode::InvalidRequest, "the writer has been started"));
         }
         py.detach(|| {
@@ -247,9 +261,10 @@ impl FolderWriter {
                 work.attempt(|| {
                     lane::begin(work)?;
                     let plan = work.plan();
-                    work.top.make_links(&plan)?;
-                    work.top.finish_kept(&plan)?;
-                    work.top.finish_folders(&plan)
+                    let is_stopped = || work.is_stopped();
+                    work.top.make_links(&plan, &is_stopped)?;
+                    work.top.finish_kept(&plan, &is_stopped)?;
+                    work.top.finish_folders(&plan, &is_stopped)
                 });
             }
         });
@@ -270,8 +285,8 @@ impl FolderWriter {
 
     /// Number of files that were added, and the sum of their sizes; None if one of them is not known.
     #[getter]
-    fn added(&self) -> (u32, Option<u64>) {
-        self.work.added()
+    fn added(&self, py: Python<'_>) -> (u32, Option<u64>) {
+        self.work.added(py)
     }
 
     /// Whether what is in the folder itself is moved elsewhere in the end.
@@ -282,8 +297,8 @@ impl FolderWriter {
 
     /// Whether so many files wait to be requested that no more should be added.
     #[getter]
-    fn has_enough(&self) -> bool {
-        self.work.has_enough_files()
+    fn has_enough(&self, py: Python<'_>) -> bool {
+        self.work.has_enough_files(py)
     }
 
     /// Bytes written to files so far.
@@ -292,12 +307,19 @@ impl FolderWriter {
         self.work.written.load(Ordering::Relaxed)
     }
 
+    /// Let every call and all threads end soon: nothing more is written. Idempotent.
+    fn stop(&self) {
+        self.work.stop();
+    }
+
     /// Stop writing, and wait until the threads have ended. Idempotent.
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
             self.work.stop();
             self.work.end();
-            for thread in std::mem::take(&mut *locked(&self.threads)) {
+            // Not locked while they end.
+            let threads = std::mem::take(&mut *locked(&self.threads));
+            for thread in threads {
                 // A panic of a thread's work is caught inside it.
                 let _ = thread.join();
             }

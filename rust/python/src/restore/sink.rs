@@ -40,7 +40,8 @@ impl PayloadSink {
     /// The sum of the sizes of the payloads to request; None if one of them is not known.
     #[getter]
     fn size(&self, py: Python<'_>) -> Option<u64> {
-        py.detach(|| self.lane.asked().into_iter().map(PlannedPayload::size).sum())
+        let sum = |sum: u64, payload: &PlannedPayload| Some(sum.saturating_add(payload.size()?));
+        py.detach(|| self.lane.asked().into_iter().try_fold(0, sum))
     }
 
     /// Number of bytes of payloads that have come and need not come again, as far as is known.

@@ -12,7 +12,8 @@ use super::folders::LastFolder;
 use super::lock::locked;
 use super::writing::Writing;
 
-/// Writes a part of a payload to all places where it belongs. After the last part the payload is verified.
+/// Writes a part of a payload to all places where it belongs, unless the work is stopped. After the last part the payload
+/// is verified.
 pub(super) fn write(
     batch: &Batch,
     payload: &PlannedPayload,
@@ -21,6 +22,10 @@ pub(super) fn write(
     work: &Writing,
 ) -> Result<(), RestoreFailure> {
     for place in &payload.places {
+        // A list that repeats an element has any number of them.
+        if work.is_stopped() {
+            return Ok(());
+        }
         let file = &batch.files[place.file as usize];
         let opened = work.top.open_file(&work.plan(), file, last)?;
         opened
@@ -48,6 +53,9 @@ pub(super) fn shorten(
     work: &Writing,
 ) -> Result<(), RestoreFailure> {
     for place in payload.places.iter().filter(|place| place.size.is_none()) {
+        if work.is_stopped() {
+            return Ok(());
+        }
         let file = &batch.files[place.file as usize];
         if *locked(&file.is_created) {
             let opened = work.top.open_file(&work.plan(), file, last)?;

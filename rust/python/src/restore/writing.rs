@@ -5,12 +5,13 @@ use std::io;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle};
 
-use coregw_core::{Cid, InputCode, Result};
+use coregw_core::{Cid, Error, InputCode, Result};
+use coregw_ops::folder::join::shown;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
+use pyo3::sync::{MutexExt as _, PyOnceLock, RwLockExt as _};
 
 use super::attributes::{Attributes, FileStat};
 use super::batch::{self, Files, NewFile, PlannedPayload};
@@ -19,7 +20,7 @@ use super::folders::Top;
 use super::lock::locked;
 use super::plan::{Placement, Plan, TOP};
 use super::states::States;
-use crate::errors::invalid;
+use crate::errors::{invalid, settle};
 
 /// Bytes that wait for a thread, in all lanes together. A connection that brings more has to wait.
 const MAX_WAITING_BYTES: usize = 32 << 20;
@@ -210,36 +211,51 @@ impl Writing {
         self.plan.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What is planned, to be changed: the files first, as everywhere.
+    pub fn planned(&self) -> (MutexGuard<'_, Files>, RwLockWriteGuard<'_, Plan>) {
+        (locked(&self.files), self.plan_mut())
+    }
+
+    /// Changes what is planned, with the GIL held. It is released while a thread has the locks, which may make folders.
+    pub fn change(&self, py: Python<'_>, change: impl FnOnce(&mut Plan, &mut Files) -> Result<()>) -> PyResult<()> {
+        let outcome = {
+            let mut files = self.files.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+            let mut plan = self.plan.write_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+            catch_unwind(AssertUnwindSafe(|| change(&mut plan, &mut files)))
+        };
+        settle(outcome)
+    }
+
     /// Adds a file that consists of these payloads, at least one; `list` is the root of their list.
     pub fn add_file(
-        &self,
-        plan: &mut Plan,
+        (plan, files): (&mut Plan, &mut Files),
         path: &[String],
         (parts, list): (Parts<'_>, Option<&Cid>),
         attributes: Attributes,
         placement: Placement,
     ) -> Result<()> {
+        let size = batch::known_size(parts).map_err(|error| error.within(&shown(path)))?;
         let place = plan.place(path)?;
-        let mut files = locked(&self.files);
         let number = files.count;
+        let bytes = files.bytes.checked_add(size).ok_or_else(|| {
+            Error::input(InputCode::TooLarge, format!("{}: the sizes of all files sum to 2^64 or more", shown(path)))
+        })?;
         files.draft.add(NewFile { number, place, parts, list, attributes, placement })?;
         files.count += 1;
-        for (_, size) in parts {
-            files.bytes += size.unwrap_or(0);
-            files.has_unknown_sizes |= size.is_none();
-        }
+        files.bytes = bytes;
+        files.has_unknown_sizes |= parts.iter().any(|(_, size)| size.is_none());
         Ok(())
     }
 
     /// The number of files that were added, and the sum of their sizes, if these are known.
-    pub fn added(&self) -> (u32, Option<u64>) {
-        let files = locked(&self.files);
+    pub fn added(&self, py: Python<'_>) -> (u32, Option<u64>) {
+        let files = self.files.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
         (files.count, (!files.has_unknown_sizes).then_some(files.bytes))
     }
 
     /// Whether so many files wait that no more should be added.
-    pub fn has_enough_files(&self) -> bool {
-        locked(&self.files).draft.len() >= MAX_WAITING_FILES
+    pub fn has_enough_files(&self, py: Python<'_>) -> bool {
+        self.files.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner).draft.len() >= MAX_WAITING_FILES
     }
 
     /// The size of a payload that nothing is known of: that of those that have come on average.

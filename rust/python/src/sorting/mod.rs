@@ -22,7 +22,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::cid::text;
-use crate::convert::BytesLike;
+use crate::convert::{BytesLike, chunk_size};
 use crate::detach::{self, Work};
 use crate::errors::{call, exception, invalid};
 use crate::files::signals::Signals;
@@ -197,8 +197,11 @@ impl ArcSorter {
     }
 
     /// Iterate over all arcs in key order: chunks of lines of ``["path","CID"]``, about `size` bytes.
+    ///
+    /// Raises:
+    ///     InvalidInput: If `size` is not from 1 byte to 1 GiB.
     fn lines(&self, size: usize) -> PyResult<SortedLines> {
-        Ok(SortedLines { reader: self.reader()?, size, more: true })
+        Ok(SortedLines { reader: self.reader()?, size: chunk_size(size)?, more: true })
     }
 }
 

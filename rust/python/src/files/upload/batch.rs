@@ -1,12 +1,13 @@
 //! The class `PayloadBatch`: payloads in memory, as the frames of the CAR that sends them.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use core::{Cid, varint};
 use coregw_core as core;
 use coregw_ops::car;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt as _;
 use pyo3::types::PyBytes;
 
 use crate::convert::BytesLike;
@@ -79,8 +80,13 @@ impl PayloadBatch {
     }
 
     /// The digests of its payloads.
-    pub(super) fn digests(&self) -> Vec<[u8; 32]> {
-        self.draft.lock().unwrap_or_else(PoisonError::into_inner).digests().collect()
+    pub(super) fn digests(&self, py: Python<'_>) -> Vec<[u8; 32]> {
+        self.draft(py).digests().collect()
+    }
+
+    /// What is collected, with the GIL held: it is released while another thread has the lock.
+    fn draft(&self, py: Python<'_>) -> MutexGuard<'_, Draft> {
+        self.draft.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -94,7 +100,7 @@ impl PayloadBatch {
     /// The binary CIDs of the payloads, one after the other.
     #[getter]
     fn cids<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.draft.lock().unwrap_or_else(PoisonError::into_inner).cids)
+        PyBytes::new(py, &self.draft(py).cids)
     }
 
     /// Return a CAR of the payloads that are not held, and free the memory of all. O(bytes).
@@ -111,7 +117,7 @@ impl PayloadBatch {
         if held.len() != self.payloads.div_ceil(8) {
             return Err(PyValueError::new_err("there is not one bit for each payload"));
         }
-        let mut draft = self.draft.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut draft = self.draft(py);
         let is_held = |index: usize| held[index / 8] & (1 << (index % 8)) != 0;
         let missing = || draft.frames().enumerate().filter(|(index, _)| !is_held(*index)).map(|(_, frame)| frame);
         let (count, size) = missing().fold((0, 0), |(count, size), frame| (count + 1, size + frame.len()));

@@ -54,8 +54,8 @@ impl FolderLines {
             json::write_line(Key::from_text(ATTRIBUTES_PATH)?.as_bytes(), root.as_bytes(), &mut out)?;
         }
         let count = self.reading.state.entries.len();
+        let hashed = self.reading.hashed();
         while self.next < count && out.len() < self.size {
-            let hashed = self.reading.hashed();
             for index in self.next..count.min(self.next + ENTRIES_AT_ONCE) {
                 let target = match self.which {
                     Which::Files(_) => hashed.targets.get(index),

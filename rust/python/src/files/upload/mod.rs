@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::cid::{CidLike, text};
-use crate::convert::BytesLike;
+use crate::convert::{BytesLike, chunk_size};
 use crate::detach::{self, Work};
 use crate::errors::call;
 
@@ -181,8 +181,8 @@ impl FolderUpload {
     }
 
     /// Note that the gateway holds the payloads of a batch.
-    fn acknowledge(&self, batch: &PayloadBatch) {
-        self.reading.acknowledge(batch);
+    fn acknowledge(&self, py: Python<'_>, batch: &PayloadBatch) {
+        self.reading.acknowledge(batch.number, &batch.digests(py));
     }
 
     /// The number of bytes that were read, or need not be read, since it was asked for last.
@@ -230,14 +230,20 @@ impl FolderUpload {
     ///
     /// Raises:
     ///     ValueError: If there is not one bit for each.
-    fn answer(&self, held: BytesLike) -> PyResult<()> {
-        let question = self.question.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.len() != question.0.len().div_ceil(8) {
-            return Err(PyValueError::new_err("there is not one bit for each payload"));
+    fn answer(&self, py: Python<'_>, held: BytesLike) -> PyResult<()> {
+        let is_complete = detach::run(py, Work::Unbounded, || {
+            let question = self.question.lock().unwrap_or_else(PoisonError::into_inner);
+            if held.len() != question.0.len().div_ceil(8) {
+                return Ok(false);
+            }
+            let missing = question.0.iter().enumerate().filter(|(at, _)| held[at / 8] & (1 << (at % 8)) == 0);
+            self.reading.forget(missing.map(|(_, &index)| index));
+            Ok(true)
+        })?;
+        match is_complete {
+            true => Ok(()),
+            false => Err(PyValueError::new_err("there is not one bit for each payload")),
         }
-        let missing = question.0.iter().enumerate().filter(|(at, _)| held[at / 8] & (1 << (at % 8)) == 0);
-        self.reading.forget(missing.map(|(_, &index)| index));
-        Ok(())
     }
 
     /// Return the root of the folder's map, and that of the map of attributes, as `HashedFolder.roots` does.
@@ -291,8 +297,11 @@ impl FolderUpload {
     ///
     /// Args:
     ///     attributes_root: The root of the map of attributes, which has the reserved path.
-    ///     size: Bytes of a chunk.
-    fn file_lines(&self, attributes_root: Option<CidLike>, size: usize) -> FolderLines {
+    ///     size: Bytes of a chunk, at most 1 GiB.
+    ///
+    /// Raises:
+    ///     InvalidInput: If `size` is out of range.
+    fn file_lines(&self, attributes_root: Option<CidLike>, size: usize) -> PyResult<FolderLines> {
         self.lines(Which::Files(attributes_root.map(|root| root.0)), size)
     }
 
@@ -301,12 +310,12 @@ impl FolderUpload {
     /// Args:
     ///     attributes: As for `roots`.
     ///     owner: As for `roots`.
-    ///     size: Bytes of a chunk.
+    ///     size: As for `file_lines`.
     ///
     /// Raises:
-    ///     InvalidInput: If `attributes` is none of these.
+    ///     InvalidInput: If `attributes` is none of these, or `size` is out of range.
     fn record_lines(&self, attributes: &str, owner: bool, size: usize) -> PyResult<FolderLines> {
-        Ok(self.lines(Which::Records(call(|| Recorded::new(attributes, owner))?), size))
+        self.lines(Which::Records(call(|| Recorded::new(attributes, owner))?), size)
     }
 
     /// Write the cache for the next time to a new file. O(entries).
@@ -339,7 +348,7 @@ impl FolderUpload {
     /// The target of each file's path. O(files), also in memory.
     fn arcs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let arcs = PyDict::new(py);
-        let hashed = self.reading.hashed();
+        let hashed = detach::run(py, Work::Unbounded, || Ok(self.reading.hashed()))?;
         for index in 0..hashed.state.entries.len() {
             if let Some(target) = hashed.targets.get(index) {
                 arcs.set_item(hashed.state.entries.path(index).to_string_lossy(), text(py, &target))?;
@@ -349,15 +358,16 @@ impl FolderUpload {
     }
 
     /// The number of files that have targets, how many of them are lists, and the sum of their sizes. O(entries).
-    fn totals(&self) -> (u64, u64, u64) {
-        let Totals { files, lists, bytes } = self.reading.hashed().totals();
-        (files, lists, bytes)
+    fn totals(&self, py: Python<'_>) -> PyResult<(u64, u64, u64)> {
+        let Totals { files, lists, bytes } = detach::run(py, Work::Unbounded, || Ok(self.reading.hashed().totals()))?;
+        Ok((files, lists, bytes))
     }
 
     /// What was skipped, by the survey or since: pairs of location and reason, in the order of locations.
     #[getter]
-    fn skipped(&self) -> Vec<(PathBuf, String)> {
-        self.reading.hashed().all_skips().into_iter().map(|skip| (skip.file, skip.why)).collect()
+    fn skipped(&self, py: Python<'_>) -> PyResult<Vec<(PathBuf, String)>> {
+        let skips = detach::run(py, Work::Unbounded, || Ok(self.reading.hashed().all_skips()))?;
+        Ok(skips.into_iter().map(|skip| (skip.file, skip.why)).collect())
     }
 }
 
@@ -368,7 +378,7 @@ impl FolderUpload {
         Some(cid.text())
     }
 
-    fn lines(&self, which: Which, size: usize) -> FolderLines {
-        FolderLines { reading: Arc::clone(&self.reading), which, next: 0, size }
+    fn lines(&self, which: Which, size: usize) -> PyResult<FolderLines> {
+        Ok(FolderLines { reading: Arc::clone(&self.reading), which, next: 0, size: chunk_size(size)? })
     }
 }

@@ -6,8 +6,10 @@
 //!             └── wait ◄────┘ while both are full
 //! ```
 
+use std::any::Any;
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::num::NonZero;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -45,7 +47,9 @@ pub(super) enum Knowledge {
 pub(super) struct Reading {
     pub(super) state: Arc<State>,
     xattrs: bool,
-    pub(super) hashed: Mutex<Hashed>,
+    /// Shared with those who read all of it: no lock is held for as long as that takes, since whoever holds the GIL may
+    /// want the lock, and what reads it may want the GIL to look for signals.
+    hashed: Mutex<Arc<Hashed>>,
     knowledge: Mutex<Vec<Knowledge>>,
     queue: Mutex<Collected>,
     changed: Condvar,
@@ -70,7 +74,14 @@ struct Collected {
     /// Those of them that are not acknowledged.
     in_flight: BTreeSet<u64>,
     lists: WaitingLists,
-    failure: Option<Error>,
+    /// Why a thread has ended before all was read.
+    failure: Option<ReadFailure>,
+}
+
+enum ReadFailure {
+    Core(Error),
+    /// A bug.
+    Panic(Box<dyn Any + Send>),
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -82,7 +93,7 @@ impl Reading {
         let state = Arc::clone(&hashed.state);
         Self {
             xattrs,
-            hashed: Mutex::new(hashed),
+            hashed: Mutex::new(Arc::new(hashed)),
             knowledge: Mutex::new(vec![Knowledge::Unknown; state.entries.len()]),
             state,
             queue: Mutex::default(),
@@ -93,8 +104,13 @@ impl Reading {
         }
     }
 
-    pub(super) fn hashed(&self) -> MutexGuard<'_, Hashed> {
-        locked(&self.hashed)
+    /// What is known now. It does not change while it is held: threads that read files change a copy of it then.
+    pub(super) fn hashed(&self) -> Arc<Hashed> {
+        Arc::clone(&locked(&self.hashed))
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Hashed) -> T) -> T {
+        change(Arc::make_mut(&mut locked(&self.hashed)))
     }
 
     /// Lets all threads end soon.
@@ -123,7 +139,8 @@ impl Reading {
     pub(super) fn remember(&self, cache: &StatFile, racy: i64) -> bool {
         let before = cache.header.began.saturating_sub(racy);
         let Ok(mut joined) = Joined::new(&self.state, Some(cache)) else { return false };
-        let (mut hashed, mut knowledge) = (self.hashed(), locked(&self.knowledge));
+        let (mut shared, mut knowledge) = (locked(&self.hashed), locked(&self.knowledge));
+        let hashed = Arc::make_mut(&mut shared);
         loop {
             match joined.next() {
                 Ok(Some((Some(index), Some(old)))) => {
@@ -179,9 +196,12 @@ impl Reading {
         locked(&this.queue).readers += 1;
         let reader = Reader(Arc::clone(this));
         let started = thread::Builder::new().name("coregw-read".to_owned()).spawn(move || {
-            if let Err(error) = work(&reader.0) {
-                locked(&reader.0.queue).failure = Some(error);
-            }
+            let failure = match catch_unwind(AssertUnwindSafe(|| work(&reader.0))) {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => ReadFailure::Core(error),
+                Err(panic) => ReadFailure::Panic(panic),
+            };
+            locked(&reader.0.queue).failure.get_or_insert(failure);
         });
         started.map(drop)
     }
@@ -213,13 +233,14 @@ impl Reading {
         }
         if xattrs {
             let found = read_xattrs(&self.state, index);
-            self.hashed().take_xattrs(index, found);
+            self.change(|hashed| hashed.take_xattrs(index, found));
         }
     }
 
     fn read_file(&self, index: usize) {
         let (old, suite) = {
-            let hashed = self.hashed();
+            // Not a share, for which another thread would have to copy all.
+            let hashed = locked(&self.hashed);
             (hashed.targets.get(index), hashed.suite)
         };
         let mut is_left_out = false;
@@ -237,7 +258,7 @@ impl Reading {
             Ok(read) => {
                 let target = Some(read.target);
                 is_left_out |= old == target;
-                let chunks = self.hashed().take_contents(index, read).filter(|_| old != target);
+                let chunks = self.change(|hashed| hashed.take_contents(index, read)).filter(|_| old != target);
                 locked(&self.knowledge)[index] = if is_left_out { Knowledge::Remembered } else { Knowledge::Settled };
                 if let Some(chunks) = chunks {
                     let mut queue = locked(&self.queue);
@@ -247,19 +268,20 @@ impl Reading {
             }
             Err(Unread::Skipped(why)) => {
                 locked(&self.knowledge)[index] = Knowledge::Settled;
-                let mut hashed = self.hashed();
-                hashed.targets.clear(index);
-                hashed.skip(index, why);
+                self.change(|hashed| {
+                    hashed.targets.clear(index);
+                    hashed.skip(index, why);
+                });
             }
             Err(Unread::Interrupted) => {}
         }
     }
 
     fn collect_records(&self, recorded: Recorded, base: Option<&StatFile>) -> Result<()> {
-        let mut joined = Joined::new(&self.state, base)?;
+        let (hashed, mut joined) = (self.hashed(), Joined::new(&self.state, base)?);
         while let Some((index, old)) = joined.next()? {
             let Some(index) = index else { continue };
-            let Some(record) = self.hashed().record(index, recorded)? else { continue };
+            let Some(record) = hashed.record(index, recorded)? else { continue };
             let is_held = record.target.identity().is_some() || old.and_then(|old| old.record) == Some(record.target);
             if !is_held && self.collect(&record.target, &record.bytes) {
                 break;
@@ -293,17 +315,22 @@ impl Reading {
     /// Whether there is nothing to wait for.
     pub(super) fn is_at_end(&self) -> bool {
         let queue = locked(&self.queue);
-        queue.readers == 0 && queue.ready.is_empty() && !queue.draft.is_full()
+        queue.readers == 0 && queue.ready.is_empty() && !queue.draft.is_full() && queue.failure.is_none()
     }
 
-    /// Waits for the next batch; None if there is none yet, or no more.
+    /// Waits for the next batch; None if there is none yet, or no more. A panic of a thread is resumed in the caller.
     pub(super) fn next(&self, patience: Duration) -> Result<Option<PayloadBatch>> {
         let mut queue = locked(&self.queue);
         if queue.ready.is_empty() && queue.readers > 0 {
             queue = self.changed.wait_timeout(queue, patience).unwrap_or_else(PoisonError::into_inner).0;
         }
-        if let Some(failure) = queue.failure.take() {
-            return Err(failure);
+        match queue.failure.take() {
+            None => {}
+            Some(ReadFailure::Core(error)) => return Err(error),
+            Some(ReadFailure::Panic(panic)) => {
+                drop(queue);
+                resume_unwind(panic);
+            }
         }
         self.make_ready(&mut queue);
         Ok(queue.ready.pop_front().map(|draft| {
@@ -324,12 +351,12 @@ impl Reading {
         }
     }
 
-    /// Notes that the gateway holds the payloads of a batch.
-    pub(super) fn acknowledge(&self, batch: &PayloadBatch) {
+    /// Notes that the gateway holds the payloads of the batch with this number: those with these digests.
+    pub(super) fn acknowledge(&self, number: u64, digests: &[[u8; 32]]) {
         let mut queue = locked(&self.queue);
-        queue.in_flight.remove(&batch.number);
-        for digest in batch.digests() {
-            queue.recent.remove(&digest);
+        queue.in_flight.remove(&number);
+        for digest in digests {
+            queue.recent.remove(digest);
         }
     }
 
@@ -341,14 +368,15 @@ impl Reading {
             let acknowledged = queue.in_flight.first().copied().unwrap_or(queue.handed_out);
             queue.lists.take(acknowledged, all)
         };
-        let suite = self.hashed().suite;
+        let suite = locked(&self.hashed).suite;
         chunks.iter().map(|chunks| list_of(suite, chunks)).collect()
     }
 
     /// The next files that are only remembered, from a place on: binary CIDs of payloads, and their places. Lists are
     /// to be read again, since their chunks are not remembered.
     pub(super) fn doubtful(&self, from: usize, most: usize) -> (Vec<u8>, Vec<usize>, usize) {
-        let (mut hashed, mut knowledge) = (self.hashed(), locked(&self.knowledge));
+        let (mut shared, mut knowledge) = (locked(&self.hashed), locked(&self.knowledge));
+        let hashed = Arc::make_mut(&mut shared);
         let (mut cids, mut places) = (Vec::new(), Vec::new());
         for index in from..knowledge.len() {
             if knowledge[index] != Knowledge::Remembered {
@@ -374,7 +402,8 @@ impl Reading {
 
     /// Notes that these files have to be read again, because their payloads are missing.
     pub(super) fn forget(&self, places: impl Iterator<Item = usize>) {
-        let (mut hashed, mut knowledge) = (self.hashed(), locked(&self.knowledge));
+        let (mut shared, mut knowledge) = (locked(&self.hashed), locked(&self.knowledge));
+        let hashed = Arc::make_mut(&mut shared);
         for index in places {
             knowledge[index] = Knowledge::Unknown;
             hashed.targets.clear(index);
@@ -382,7 +411,7 @@ impl Reading {
     }
 }
 
-/// A thread that reads: also if it panics, others must not wait for it.
+/// A thread that reads, or was to be started: others must not wait for it after its end.
 struct Reader(Arc<Reading>);
 
 impl Drop for Reader {
