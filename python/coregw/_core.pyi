@@ -254,8 +254,8 @@ class SurveyEntry(NamedTuple):
     """The size of a file, or of a link's target, in bytes; 0 for a folder."""
     mode: int
     """The permission bits, at most ``0o7777``."""
-    mtime_ns: int | None
-    """The time of the last modification, in nanoseconds since 1970; None if out of range."""
+    mtime_ns: int
+    """The time of the last modification, in nanoseconds since 1970; at most 292 years from then."""
     ctime_ns: int
     """The time of the last change of content or state, in nanoseconds since 1970."""
     inode: int
@@ -296,6 +296,9 @@ class Survey:
     @property
     def skipped(self) -> list[tuple[Path, str]]:
         """What was skipped: pairs of the location and the reason, in the order of locations."""
+    @property
+    def left_out(self) -> list[tuple[Path, str]]:
+        """What is excluded, without what is below it: pairs of the location and the reason, in order."""
     def location(self, index: int) -> Path:
         """Return the location of an entry on the disk. O(depth).
 
@@ -791,8 +794,8 @@ class FolderWriter:
         folder: The folder, which exists.
         incomplete: An empty folder on the same file system, for files until they are complete: each is renamed to its
             path then. None: files are created at their paths.
-        is_moved: Whether what is in `folder` itself is moved elsewhere in the end. Then `add_listed` gives folders
-            there no attributes, and `take_states` returns files there apart from the others.
+        is_moved: Whether what is in `folder` itself is moved elsewhere in the end. Then `finish` does not set the
+            attributes of folders there, and `take_states` returns files there apart from the others.
 
     Raises:
         OSError: If a folder can't be opened.
@@ -811,7 +814,8 @@ class FolderWriter:
 
         Args:
             segments: The path.
-            mode: Its permissions, set by `finish`; None leaves those of a new folder. Bits above 0o777 are ignored.
+            mode: Its permissions and sticky bit, set by `finish`; None leaves those of a new folder. Until then, others
+                have no permissions that they do not have in the end. Set-uid and set-gid bits stay as they are.
             mtime_ns: Its time of modification, set by `finish`.
             exists: Whether it exists already.
 
@@ -833,8 +837,8 @@ class FolderWriter:
         Args:
             segments: The path.
             parts: The payloads in order, at least one: their CIDs and sizes. The size of the last one may be None.
-            mode: As for `add_folder`.
-            mtime_ns: As for `add_folder`.
+            mode: Its permissions, None for those of a new file. Bits above 0o777 are ignored.
+            mtime_ns: Its time of modification.
             replaces: Whether an existing file at the path is replaced, if the writer has a folder for incomplete files.
             list: The root of the list that the payloads are of, if they are of one.
 
@@ -848,10 +852,12 @@ class FolderWriter:
 
         Args:
             segments: The path.
-            mode: As for `add_folder`.
-            mtime_ns: As for `add_folder`.
+            mode: As for `add_file`.
+            mtime_ns: As for `add_file`.
         """
 
+    def keep_link(self, segments: Sequence[str], mtime_ns: int | None = None) -> None:
+        """Add a symbolic link that exists with the right target: `finish` sets its time where that differs."""
     def add_link(
         self, segments: Sequence[str], target: Buffer, mtime_ns: int | None = None, replaces: bool = False
     ) -> None:
@@ -867,8 +873,8 @@ class FolderWriter:
             base: The path of the map, empty for the top.
 
         Returns:
-            The other entries, as `FolderListing.take` does: links, nested maps, files that are lists, and folders that
-            have no attributes because they are moved.
+            The other entries, as `FolderListing.take` does: links, nested maps, files that are lists, and folders whose
+            attributes are not set because they are moved.
 
         Raises:
             InvalidInput: As `add_file`; if a path is a file and a folder, or that of the folder for incomplete files
@@ -1035,24 +1041,38 @@ def hash_survey(
     True
     """
 
-def survey(top: str | os.PathLike[str], exclude: Sequence[str] = (), gitignore: bool = False) -> Survey:
+def survey(
+    top: str | os.PathLike[str],
+    exclude: Sequence[str] = (),
+    gitignore: bool = False,
+    purpose: Literal["add", "keep", "strict", "as-added"] = "add",
+    named: Mapping[str, str] | None = None,
+) -> Survey:
     """Walk a folder on all cores, with the GIL released, and return what it has. O(entries).
 
     Symbolic links are not followed, except for `top` itself. Anything else, and what cannot be read, is
     skipped and reported; so is a file or folder of `top` that is named ``.coregw``, which is reserved. Folders and
     files that patterns exclude are not entered and not reported.
 
-    Patterns have the syntax of ``.gitignore``. Those of `exclude` come first; then those of ``.coregwignore`` files, of
-    the nearest one first; then ``.git`` is excluded. A pattern that begins with ``!`` includes what later ones exclude.
+    Patterns are those of git, which compares bytes. Those of `exclude` come first; then those of ``.coregwignore``
+    files, of the nearest one first; then ``.git`` is excluded. A pattern that begins with ``!`` includes what later
+    ones exclude.
 
     Args:
         top: The folder, or a single file, whose path is its name.
         exclude: Patterns, relative to `top`.
         gitignore: Whether ``.gitignore`` files also count, each after the ``.coregwignore`` beside it.
+        purpose: ``add``; or ``keep``, the same, but names that are not UTF-8 and paths that are too long are skipped.
+            Or ``strict``: in addition, no file of patterns counts, and ``.git`` is not excluded. Or ``as-added``: as
+            ``keep``, but special files and ``.coregw`` are excluded, and a file of patterns counts only if it is not a
+            link, and not excluded itself.
+        named: For ``as-added``: the targets of files that a root names, by their paths. Then the files of patterns that
+            have these targets count, and no others.
 
     Raises:
         InvalidInput: If a name is not UTF-8 or a path exceeds 4,096 bytes (code ``invalid_path``; the message names the
-            file), a pattern is malformed, or `top` is neither a folder nor a regular file.
+            file), a file of patterns cannot be read, a pattern is malformed, or `top` is neither a folder nor a regular
+            file.
         OSError: If `top` cannot be read.
         KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
 

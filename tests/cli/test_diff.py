@@ -138,17 +138,19 @@ SHOWN = {
 def test_a_folder_is_compared_as_far_as_the_root_records_it(run: Run, tmp_path: Path, level: str) -> None:
     folder = make_folder(tmp_path / "folder")
     root = run("add", folder, "--attributes", level).stdout.strip()
-    unchanged = run("diff", root, folder)
-    assert (unchanged.exit_code, unchanged.output) == (0, "")
+    unchanged = run("diff", root, folder, "--as-added")
+    assert (unchanged.exit_code, unchanged.stdout) == (0, "")
+    others = {"exec": "+ empty/\n", "none": "+ empty/\n+ now\n"}.get(level, "")
+    assert run("diff", root, folder).stdout == others
     change_folder(folder)
-    shown = run("diff", root, folder)
-    assert (shown.exit_code, shown.output) == (0, SHOWN[level])
+    shown = run("diff", root, folder, "--as-added")
+    assert (shown.exit_code, shown.stdout) == (0, SHOWN[level])
     assert run("diff", root, folder, "docs").stdout == "".join(
         SHOWN[level].splitlines(keepends=True)[: 1 + (level != "none")]
     )
     after = run("add", folder, "--attributes", level).stdout.strip()
     assert run("diff", root, after).output == SHOWN[level]
-    assert run("diff", root, folder, "--json").stdout == run("diff", root, after, "--json").stdout
+    assert run("diff", root, folder, "--as-added", "--json").stdout == run("diff", root, after, "--json").stdout
 
 
 def test_changed_ranges_of_large_files_are_shown(run: Run, tmp_path: Path) -> None:
@@ -178,5 +180,5 @@ def test_a_folder_that_is_not_there_and_options_that_do_not_fit_are_refused(
     (tmp_path / "file").write_bytes(b"x")
     os.mkfifo(tmp_path / "pipe")
     skipped = run("diff", roots[0], tmp_path, "--exclude", "file")
-    assert skipped.stdout.splitlines() == ["- docs/a", "- docs/b", "- docs/same", "- src/gone"]
+    assert skipped.stdout.splitlines() == ["- docs/a", "- docs/b", "- docs/same", "+ pipe", "- src/gone"]
     assert f"skipped {tmp_path}/pipe" in skipped.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,7 @@ def test_hash_prints_the_root_that_add_gives(run: Run, tmp_path: Path) -> None:
 
 def test_verify_compares_a_folder_with_its_root(run: Run, tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "folder")
+    (folder / "pipe").unlink()
     root = run("hash", folder).stdout.strip()
     verified = run("verify", root, folder, gateway=NOWHERE)
     assert (verified.exit_code, verified.stdout) == (0, f"verified: {folder} (names, bytes, links, modes, times)\n")
@@ -47,6 +49,7 @@ def test_verify_compares_a_folder_with_its_root(run: Run, tmp_path: Path) -> Non
 
 def test_verify_compares_owners_and_extended_attributes_on_request(run: Run, tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "folder")
+    (folder / "pipe").unlink()
     said = "names, bytes, links, modes, times"
     for options, also in {("--owner",): ", owners", ("--owner", "--xattrs"): ", owners, extended attributes"}.items():
         root = run("add", folder, *options).stdout.strip()
@@ -59,6 +62,61 @@ def test_verify_compares_owners_and_extended_attributes_on_request(run: Run, tmp
         assert run("diff", root, folder).stdout == ""
 
 
+def test_verify_says_what_it_leaves_out_and_when_that_would_explain_a_difference(run: Run, tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "folder")
+    (folder / "pipe").unlink()
+    (folder / ".coregwignore").write_text("site/\n")
+    root = run("add", folder).stdout.strip()
+    modified = folder.stat().st_mtime_ns
+    (folder / "site").mkdir()
+    (folder / "site" / "evil.py").write_text("import os")
+    os.utime(folder, ns=(modified, modified))
+    refused, different = run("verify", root, folder), run("diff", root, folder, "--exit-code")
+    assert refused.exit_code == 3
+    assert f"; --as-added would verify it, without {folder}/site (.coregwignore, line 1);" in refused.stderr
+    assert (different.exit_code, different.stdout) == (6, "+ site/\n+ site/evil.py\n")
+    assert "with --as-added there is no difference: it leaves out 1 item\n" in different.stderr
+    verified = run("verify", "--as-added", root, folder, "--json")
+    assert json.loads(verified.stdout)["left_out"] == {f"{folder}/site": ".coregwignore, line 1"}
+    unchanged = run("diff", "--as-added", root, folder, "--exit-code")
+    assert (unchanged.exit_code, unchanged.stdout) == (0, "")
+    assert unchanged.stderr == f"coregw: left out {folder}/site: .coregwignore, line 1\n"
+    # Other patterns than those that the root names do not count.
+    (folder / ".coregwignore").write_text("site/\n*.txt\n")
+    (folder / "more.txt").write_text("x")
+    shown = run("diff", "--as-added", root, folder, "--exit-code")
+    assert shown.exit_code == 6
+    assert [line.split("  ")[0] for line in shown.stdout.splitlines()] == [
+        "~ .coregwignore",
+        "+ more.txt",
+        "+ site/",
+        "+ site/evil.py",
+    ]
+    assert run("verify", root, folder, "--as-added").exit_code == 3
+    for command in ("verify", "diff"):
+        assert run(command, root, folder, "--gitignore").exit_code == 2
+
+
+def test_what_cannot_be_compared_is_a_difference(run: Run, tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "folder")
+    root = run("add", folder).stdout.strip()
+    for name in (".git/hooks/x", ".coregw/x"):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text("x")
+    os.close(os.open(os.fsencode(folder) + b"/caf\xe9", os.O_CREAT))
+    shown = run("diff", root, folder, "--exit-code")
+    assert (shown.exit_code, shown.stdout.splitlines()) == (
+        6,
+        ["+ .coregw", "+ .git/", "+ .git/hooks/", "+ .git/hooks/x", "+ caf\\\\xe9", "+ pipe"],
+    )
+    assert f"skipped {folder}/caf\\xe9: the name is not UTF-8\n" in shown.stderr
+    lines = [json.loads(line) for line in run("diff", root, folder, "--json").stdout.splitlines()]
+    assert lines[0] == {"segments": [".coregw"], "kinds": [None, "other"]}
+    os.unlink(os.fsencode(folder) + b"/caf\xe9")  # noqa: PTH108 - pathlib has no such names
+    assert run("diff", root, folder, "--as-added", "--exit-code").exit_code == 0
+    assert run("verify", root, folder, "--as-added").exit_code == 0
+
+
 def test_a_root_records_what_the_options_say(run: Run, tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "folder")
     (folder / "scratch.o").write_text("x")
@@ -69,8 +127,9 @@ def test_a_root_records_what_the_options_say(run: Run, tmp_path: Path) -> None:
         options = ("--attributes", level, "--exclude", "*.o", "--exclude", "/docs")
         root = run("hash", folder, *options, gateway=NOWHERE).stdout
         assert root == run("add", folder, *options).stdout
-        verified = run("verify", root.strip(), folder, "--exclude", "*.o", "--exclude", "/docs")
+        verified = run("verify", root.strip(), folder, "--as-added", "--exclude", "*.o", "--exclude", "/docs")
         assert (verified.exit_code, words in verified.stdout) == (0, True)
+        assert f"left out {folder}/secret: .coregwignore, line 1\n" in verified.stderr
     refused = run("hash", folder, "--attributes", "exec", "--owner")
     assert refused.exit_code == 1
     assert "records neither owners nor extended attributes" in refused.stderr

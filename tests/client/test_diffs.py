@@ -167,7 +167,9 @@ async def test_attributes_that_one_folder_lacks_are_differences(gateway: str, tm
         assert [each.kinds for each in forth] == [("file", "file"), (None, "link")]
         assert [change.name for change in forth[0].attributes] == ["mode", "mtime_ns", "size"]
         assert [each.kinds for each in back] == [each.kinds[::-1] for each in forth]
-        assert (await client.diff_tree(plain, tmp_path)).differences == []
+        assert (await client.diff_tree(plain, tmp_path, as_added=True)).differences == []
+        (other,) = (await client.diff_tree(plain, tmp_path)).differences
+        assert (other.segments, other.kinds) == (("link",), (None, "link"))
         compared = await client.diff_tree(plain, tmp_path, attributes="exec")
         assert (paths(compared.differences), compared.recorded.attributes) == (["link"], "exec")
         # Not a folder's map: the reserved path is bound to a payload, which is a target like any other.

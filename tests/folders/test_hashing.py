@@ -214,3 +214,27 @@ def test_the_callback_of_progress_may_hash_other_files(tmp_path: Path) -> None:
     hashed = hash_survey(survey(tmp_path / "big"), progress=progress)
     assert found == [coregw.payload_cid(b"hello")] * len(found) != []
     assert hashed.target(0) == hash_survey(survey(tmp_path / "big")).target(0)
+
+
+def test_one_extended_attribute_that_no_record_has_hides_no_other(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    os.setxattr(tmp_path / "file", "user.good", b"kept")
+    os.setxattr(os.fsencode(tmp_path / "file"), b"user.\xff", b"odd")
+    hashed = hash_survey(survey(tmp_path), xattrs=True)
+    assert hashed.skipped == [(tmp_path / "file", "its extended attribute user.\\xff has a name that is not UTF-8")]
+    ((_, target, data),) = hashed.records("all", True)
+    assert _core.decode_attributes(target, data).xattrs == {"user.good": b"kept"}
+
+
+@pytest.mark.parametrize("file", ["/proc/version", "/proc/meminfo", "/sys/kernel/mm/transparent_hugepage/enabled"])
+def test_a_size_that_is_not_the_number_of_bytes_is_not_trusted(file: str) -> None:
+    try:
+        size = len(Path(file).read_bytes())
+    except OSError:
+        pytest.skip("the system has no such file")
+    hashed = hash_survey(survey(file))
+    assert (hashed.skipped, hashed.target(0) == coregw.payload_cid(b"")) == ([], False)
+    assert hashed[0].size == hashed.bytes
+    if file != "/proc/meminfo":
+        assert hashed.target(0) == coregw.payload_cid(Path(file).read_bytes())
+        assert hashed.bytes == size

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -173,27 +175,48 @@ def test_patterns_leave_files_and_folders_out(
     assert survey(tmp_path, exclude, gitignore).skipped == []
 
 
-def test_malformed_patterns_are_errors_that_name_their_place(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r'exclude "a\{": .*'):
-        survey(tmp_path, ["a{"])
+@pytest.mark.parametrize("name", [".coregwignore", ".gitignore"])
+@pytest.mark.parametrize("line", ["a[b", "a[[:beta:]]", "a\\", "*\0.\0o\0"])
+def test_malformed_patterns_are_errors_that_name_their_place(tmp_path: Path, name: str, line: str) -> None:
+    with pytest.raises(InvalidInput, match=r'exclude "a\[": .*'):
+        survey(tmp_path, ["a["])
     write(tmp_path, "x/y")
-    (tmp_path / "x" / ".gitignore").write_text("a{\ny\n")
-    assert paths(tmp_path, gitignore=True) == ["x/.gitignore"]
-    (tmp_path / "x" / ".coregwignore").write_text("b\na{\n")
-    with pytest.raises(InvalidInput, match=r"x/\.coregwignore: .*line 2"):
-        survey(tmp_path)
+    (tmp_path / "x" / name).write_text(f"b\n{line}\ny\n")
+    with pytest.raises(InvalidInput, match=rf"x/\{name}: line 2: .*"):
+        survey(tmp_path, gitignore=True)
 
 
-@pytest.mark.parametrize(("target", "why"), [("/dev/zero", "not lead to a regular file"), ("large", "larger than")])
-def test_patterns_without_an_end_are_not_read(tmp_path: Path, target: str, why: str) -> None:
+@pytest.mark.parametrize("name", [".coregwignore", ".gitignore"])
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("/dev/zero", "not lead to a regular file"),
+        ("../large", "larger than"),
+        ("../comments", "larger than"),
+        ("nowhere", "no such file"),
+    ],
+)
+def test_patterns_that_are_not_read_are_errors(tmp_path: Path, name: str, target: str, why: str) -> None:
     with (tmp_path / "large").open("wb") as large:
         large.truncate(1 << 40)
+    (tmp_path / "comments").write_bytes(b"y\n" + b"#" * (4 << 20))
     write(tmp_path, "x/y")
-    (tmp_path / "x" / ".gitignore").symlink_to(target if target.startswith("/") else f"../{target}")
-    assert "x/y" in paths(tmp_path, gitignore=True)
-    (tmp_path / "x" / ".gitignore").rename(tmp_path / "x" / ".coregwignore")
-    with pytest.raises(InvalidInput, match=rf"x/\.coregwignore: .*{why}"):
-        survey(tmp_path)
+    (tmp_path / "x" / name).symlink_to(target)
+    with pytest.raises(InvalidInput, match=rf"x/\{name}: .*{why}"):
+        survey(tmp_path, gitignore=True)
+
+
+def test_a_folder_with_the_name_of_a_file_of_patterns_has_none(tmp_path: Path) -> None:
+    write(tmp_path, ".gitignore/y", ".coregwignore/y")
+    assert paths(tmp_path, gitignore=True) == [".coregwignore/y", ".gitignore/y"]
+
+
+def test_patterns_are_bytes(tmp_path: Path) -> None:
+    write(tmp_path, "a.o", "secret.env", "x.o", "é")
+    os.close(os.open(os.fsencode(tmp_path) + b"/caf\xe9", os.O_CREAT))
+    (tmp_path / ".gitignore").write_bytes(b"# gesch\xfctzt\n*.o\ncaf\xe9\n*.env\n!x.o\n\xc3\xa9")
+    assert paths(tmp_path, gitignore=True) == [".gitignore", "x.o"]
+    assert paths(tmp_path, (os.fsdecode(b"caf\xe9"), "*.*", "\u00e9")) == []
 
 
 def test_what_is_no_file_of_patterns_is_not_opened(tmp_path: Path) -> None:
@@ -210,11 +233,46 @@ def test_what_is_no_file_of_patterns_is_not_opened(tmp_path: Path) -> None:
     writing.start()
     try:
         time.sleep(0.1)
-        assert "x" in paths(tmp_path / "top", gitignore=True)
+        with pytest.raises(InvalidInput, match="not lead to a regular file"):
+            survey(tmp_path / "top", gitignore=True)
         assert not opened.wait(0.1)
     finally:
         os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
         writing.join()
+
+
+PIECES = ["*", "**", "?", "/", "a", "b", "ab", "[a-b]", "[!a]", "[]x]", "[^b-]", "\\*", "\\a", "{a,b}", "é", ".", " "]
+PIECES += ["[[:alpha:]]", "[b[:digit:]]", "[\\]]", "[[a]", "**/", "/**", "1", "!", "#", "\\ ", "\\!", "\\#", "\t"]
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_patterns_exclude_what_git_ignores(tmp_path: Path) -> None:
+    rng = random.Random(11)
+    names = ["a", "b", "ab", "aab", "a.b", "*", "{a,b}", "é", "1", "]", " a", "#a", "!a", "b ", "x"]
+    top = tmp_path / "top"
+    write(top, "a/a")
+    for _ in range(300):
+        file = top.joinpath(*rng.choices(names, k=rng.randrange(1, 5)))
+        if not any(above.is_file() for above in [file, *file.parents]) and not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(b"")
+    files = paths(top)
+    git = ["git", "-c", "core.excludesFile=/dev/null", "-C", os.fspath(top)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    compared = 0
+    for _ in range(150):
+        lines = ["".join(rng.choices(PIECES, k=rng.randrange(1, 6))) for _ in range(rng.randrange(1, 4))]
+        (top / ".gitignore").write_text("\r\n".join(lines) if rng.random() < 0.1 else "\n".join(lines))
+        (top / "a" / ".gitignore").write_text("".join(rng.choices(PIECES, k=2)) if rng.random() < 0.3 else "")
+        try:
+            kept = paths(top, gitignore=True)
+        except InvalidInput:
+            continue  # a line that git takes for one that matches nothing
+        listing = [*git, "ls-files", "--others", "--exclude-per-directory=.gitignore", "-z"]
+        found = subprocess.run(listing, capture_output=True, check=True).stdout.decode().split("\0")[:-1]
+        assert sorted(kept) == sorted(found), lines
+        compared += len(kept) < len(files)
+    assert compared > 30
 
 
 def test_a_link_to_patterns_is_followed(tmp_path: Path) -> None:

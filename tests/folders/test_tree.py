@@ -15,7 +15,7 @@ import coregw
 from coregw import _core
 from coregw.errors import InvalidInput, ProofError
 from coregw.folders.survey import survey
-from coregw.folders.tree import Level, Recorded, hash_survey
+from coregw.folders.tree import Level, Recorded, check_tree, hash_survey
 from folder_model import cbor, folder
 from slow_targets import slow_target
 
@@ -34,7 +34,7 @@ def slow_record(file: Path, level: Level) -> dict[str, Any] | None:
         kind = {"link": os.fsencode(file.readlink())}
     if level == "exec":
         return {**kind, "mode": 0o755} if not kind and status.st_mode & 0o100 else kind if "link" in kind else None
-    record = {**kind} if file.is_symlink() else {**kind, "mode": status.st_mode & 0o7777}
+    record = {**kind} if file.is_symlink() else {**kind, "mode": status.st_mode & (0o1777 if kind else 0o777)}
     if not kind:
         record["size"] = status.st_size
     return record if level == "no-times" else {**record, "mtime": status.st_mtime_ns}
@@ -77,8 +77,9 @@ def test_the_root_of_a_folder_is_that_of_the_model(tmp_path: Path, level: Level)
     write_tree(tmp_path, seed=len(level))
     root = slow_root(tmp_path, level)
     assert coregw.hash_tree(tmp_path, attributes=level) == coregw.hash_tree(str(tmp_path), attributes=level) == root
-    assert coregw.verify_tree(root, tmp_path) == coregw.verify_tree(coregw.Cid(root), str(tmp_path)) == level
-    assert coregw.verify_tree(root, tmp_path, attributes=level) == level
+    # At some levels, not all links and folders are in the root.
+    assert coregw.verify_tree(root, tmp_path, as_added=True) == level
+    assert coregw.verify_tree(coregw.Cid(root), str(tmp_path), attributes=level, as_added=True) == level
     for other in LEVELS:
         if other != level:
             with pytest.raises(ProofError):
@@ -112,7 +113,7 @@ def test_a_folder_without_anything_is_the_empty_map(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert coregw.hash_tree(tmp_path) == slow_root(tmp_path, "all") != coregw.Map({}).root
     assert coregw.hash_tree(tmp_path, attributes="exec") == coregw.Map({}).root
-    assert coregw.verify_tree(coregw.Map({}).root, tmp_path) == "exec"
+    assert coregw.verify_tree(coregw.Map({}).root, tmp_path, as_added=True) == "exec"
 
 
 CHANGES = ["a byte", "a name", "a file more", "a file less", "a mode", "an exec bit", "a time", "a link", "a folder"]
@@ -156,9 +157,9 @@ def test_any_difference_is_refused_at_the_levels_that_record_it(tmp_path: Path, 
     for level, root in roots.items():
         if level in seen:
             with pytest.raises(ProofError, match="has the root"):
-                coregw.verify_tree(root, tmp_path)
+                coregw.verify_tree(root, tmp_path, as_added=True)
         else:
-            assert coregw.verify_tree(root, tmp_path) == level
+            assert coregw.verify_tree(root, tmp_path, as_added=True) == level
 
 
 def test_what_was_skipped_is_named_if_the_root_is_another(tmp_path: Path) -> None:
@@ -204,11 +205,81 @@ def test_what_is_excluded_is_not_in_the_root(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     os.mkfifo(tmp_path / "pipe")
     assert coregw.hash_tree(tmp_path, exclude=["*.o"]) == root
-    assert coregw.verify_tree(root, tmp_path, exclude=["*.o"]) == "all"
+    assert coregw.verify_tree(root, tmp_path, exclude=["*.o"], as_added=True) == "all"
     hashed = hash_survey(survey(tmp_path, ["*.o"]), recorded=Recorded("no-times"))
     assert (hashed.files, hashed.bytes, hashed.skipped) == (1, 1, [(tmp_path / "pipe", "not a regular file")])
     assert hashed.root == coregw.hash_tree(tmp_path, attributes="no-times", exclude=["*.o"])
     assert hashed.attributes == _core.hash_survey(survey(tmp_path, ["*.o"])).roots("no-times")[1]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    "extra", [".coregwignore", ".git/hooks/x", ".coregw/x", "pipe", "caf\udce9", "site/x", "link", "empty/"]
+)
+def test_nothing_in_a_folder_says_what_of_it_is_verified(tmp_path: Path, extra: str, level: Level) -> None:
+    top = tmp_path / "top"
+    (top / "docs").mkdir(parents=True)
+    (top / "docs" / "a").write_bytes(b"x")
+    root = coregw.hash_tree(top, attributes=level)
+    assert coregw.verify_tree(root, top, attributes=level) == level
+    (top / ".coregwignore").write_bytes(b".coregwignore\nsite/\n" + os.fsencode(extra))
+    if extra != ".coregwignore":
+        (top / extra).parent.mkdir(parents=True, exist_ok=True)
+        if extra == "pipe":
+            os.mkfifo(top / extra)
+        elif extra == "link":
+            (top / extra).symlink_to("docs")
+        elif extra.endswith("/"):
+            (top / extra).mkdir()
+        else:
+            (top / extra).write_bytes(b"x")
+        (top / ".coregwignore").unlink()
+    with pytest.raises(ProofError) as refused:
+        coregw.verify_tree(root, top, attributes=level)
+    # What `add` leaves out, by no file that the root does not have.
+    is_explained = extra in (".git/hooks/x", ".coregw/x", "pipe")
+    is_explained |= (extra, level) in [("link", "none"), ("empty/", "none"), ("empty/", "exec")]
+    assert ("as_added would verify it" in refused.value.message) == is_explained
+    if is_explained:
+        assert coregw.verify_tree(root, top, attributes=level, as_added=True) == level
+    else:
+        with pytest.raises(ProofError):
+            coregw.verify_tree(root, top, attributes=level, as_added=True)
+
+
+def test_patterns_count_if_the_root_names_their_file_with_its_bytes(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / ".coregwignore").write_text("*.o\n")
+    (tmp_path / "sub" / ".gitignore").write_text("*.log\n")
+    for name in ("a.o", "sub/b.log", "sub/keep"):
+        (tmp_path / name).write_bytes(b"x")
+    root = coregw.hash_tree(tmp_path, attributes="none", gitignore=True)
+    with pytest.raises(InvalidInput, match="gitignore"):
+        coregw.verify_tree(root, tmp_path, gitignore=True)
+    with pytest.raises(
+        ProofError, match=r"as_added would verify it, without .*a\.o \(\.coregwignore, line 1\) and 1 more"
+    ):
+        coregw.verify_tree(root, tmp_path)
+    found = check_tree(root, tmp_path, gitignore=True, as_added=True)
+    assert found.left_out == [
+        (tmp_path / "a.o", ".coregwignore, line 1"),
+        (tmp_path / "sub" / "b.log", "sub/.gitignore, line 1"),
+    ]
+    with pytest.raises(ProofError):
+        coregw.verify_tree(root, tmp_path, as_added=True)
+    # A file of patterns that is excluded itself, by itself or by another one, is in no root.
+    for own in ("*.o\n.coregwignore\n", "*.o\n.*ignore\n!/.coregwignore\n", "*.o\nsub/.gitignore\n"):
+        (tmp_path / ".coregwignore").write_text(own)
+        root = coregw.hash_tree(tmp_path, attributes="none", gitignore=True)
+        with pytest.raises(ProofError):
+            coregw.verify_tree(root, tmp_path, gitignore=True, as_added=True)
+    # Nor does a root have what is behind a link.
+    (tmp_path / "sub" / ".gitignore").unlink()
+    (tmp_path / ".coregwignore").rename(tmp_path / "patterns")
+    (tmp_path / ".coregwignore").symlink_to("patterns")
+    root = coregw.hash_tree(tmp_path)
+    with pytest.raises(ProofError):
+        coregw.verify_tree(root, tmp_path, as_added=True)
 
 
 def test_malformed_arguments_are_refused(tmp_path: Path) -> None:

@@ -56,16 +56,17 @@ def command(
     Each file becomes a payload, or a list of chunks if it is larger than 256 KiB; the folder becomes a map from paths
     to files, with a second map of links, modes, times and folders. A single file becomes a map with its name.
 
-    Files that match patterns of --exclude or of .coregwignore files are excluded, and so is .git. Special files and
-    unreadable files are reported and skipped; an unreadable single FILE is an error. A name that is not UTF-8 is an
-    error. Every CID and the root are computed locally and compared with the gateway's.
+    Files that match patterns of --exclude or of .coregwignore files are excluded, and so is .git. Patterns are those of
+    git; a file of patterns that cannot be read or parsed is an error. Special files, unreadable files, and extended
+    attributes that no root can have, are reported and skipped; an unreadable single FILE is an error. A name that is
+    not UTF-8 is an error. Every CID and the root are computed locally and compared with the gateway's.
     """
     from coregw.folders.tree import Recorded
 
     recorded = Recorded(attributes, owner, xattrs)
     continue_by("the same command continues: what the gateway has acknowledged is not sent again")
     added = send(path, gateway, suite, recorded, exclude, gitignore, use_cache=use_cache)
-    report_skipped(path, added.skipped)
+    report_skipped(path, added.skipped, added.files)
     left_out = f", {len(added.skipped):,} skipped" if added.skipped else ""
     note(f"added {counted(added.files, 'file')}, {counted(added.bytes, 'byte')}{left_out}")
     show_result(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from coregw.folders.survey import Skipped
 
 __all__ = [
+    "as_added_option",
     "attribute_options",
     "counted",
     "counted_all",
@@ -28,6 +29,7 @@ __all__ = [
     "printable",
     "progress",
     "reasons",
+    "report_left_out",
     "report_skipped",
     "root_of",
     "show_result",
@@ -151,6 +153,15 @@ def survey_options(command: F) -> F:
     return command
 
 
+def as_added_option(command: F) -> F:
+    """Add the option ``--as-added``, by which a folder is compared without what `coregw add` leaves out."""
+    return click.option(
+        "--as-added",
+        is_flag=True,
+        help="Leave out what `coregw add` does, by patterns only in files that ROOT names with the same bytes.",
+    )(command)
+
+
 def reasons(skipped: Sequence[Skipped]) -> dict[str, str]:
     """Return why files of a folder were skipped, by their names, for JSON."""
     from coregw.text import display_name
@@ -158,18 +169,26 @@ def reasons(skipped: Sequence[Skipped]) -> dict[str, str]:
     return {display_name(each.file): each.why for each in skipped}
 
 
-def report_skipped(path: Path, skipped: Sequence[Skipped]) -> None:
-    """Name on stderr the files of a folder that were skipped, and why.
+def report_skipped(path: Path, skipped: Sequence[Skipped], files: int) -> None:
+    """Name on stderr the files of a folder that were skipped, wholly or in part, and why.
 
     Raises:
-        InvalidInput: `path` is a single file, and was skipped.
+        InvalidInput: `path` is a single file, and none of `files` that were not skipped.
     """
     from coregw.text import display_name
 
-    if skipped and not path.is_dir():
+    if skipped and not files and not path.is_dir():
         raise InvalidInput(f"{display_name(path)}: {skipped[0].why}")
     for each in sorted(skipped):
         note(f"skipped {display_name(each.file)}: {each.why}")
+
+
+def report_left_out(left_out: Sequence[Skipped]) -> None:
+    """Name on stderr what of a folder was not compared."""
+    from coregw.text import display_name
+
+    for each in left_out:
+        note(f"left out {display_name(each.file)}: {printable(each.why)}")
 
 
 def printable(text: str) -> str:

@@ -5,14 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from click.exceptions import Exit
 
 from coregw.cli import EXIT_DIFFERENT
-from coregw.cli.common import interruptible, printable, report_skipped, root_of, survey_options, trusted_names
+from coregw.cli.common import (
+    as_added_option,
+    counted,
+    interruptible,
+    printable,
+    report_left_out,
+    report_skipped,
+    root_of,
+    survey_options,
+    trusted_names,
+)
 from coregw.cli.entries import modified_exactly
-from coregw.cli.framework import click
+from coregw.cli.framework import click, note
 from coregw.cli.gateways import GatewayChoice, client, gateway_option
 from coregw.errors import InvalidInput
 
@@ -36,6 +46,7 @@ __all__ = ["command"]
     help="What is compared with a folder besides the bytes, as for `coregw hash`; by default, what ROOT records.",
 )
 @survey_options
+@as_added_option
 @gateway_option
 def command(
     a: str,
@@ -48,6 +59,7 @@ def command(
     attributes: Level | None,
     exclude: tuple[str, ...],
     gitignore: bool,
+    as_added: bool,
 ) -> None:
     """List the differences between two roots, or a root and a folder, at and below PREFIX if it is given.
 
@@ -58,19 +70,27 @@ def command(
     escapes; --json shows paths unchanged.
 
     If the second is not a CID, it is a folder or a file, which is read here; no file of the root is fetched. A folder
-    whose name is a CID is written as ./NAME. If there is neither a folder nor a file, it is a trusted name. Skipped
-    files are reported, and count as absent.
+    whose name is a CID is written as ./NAME. If there is neither a folder nor a file, it is a trusted name. What cannot
+    be compared is reported, and counts as different.
+
+    Everything in the folder is compared, .git, ignored and special files included. With --as-added, what `coregw add`
+    leaves out is not, and is named on stderr; but only by patterns in files that ROOT names with the bytes that they
+    have.
     """
     show = _json if as_json else _lines
     with interruptible(), client(gateway) as opened:
         a, other = root_of(a), _root(b)
         if other is not None:
-            if attributes or exclude or gitignore:
-                raise click.UsageError("--attributes, --exclude and --gitignore are for a folder, not for two roots")
+            if attributes or exclude or gitignore or as_added:
+                names = "--attributes, --exclude, --gitignore and --as-added"
+                raise click.UsageError(f"{names} are for a folder, not for two roots")
             found: Iterator[FolderDifference] = opened.diff_folders(a, other, prefix)
+            differs = False
         else:
-            found = _with_folder(opened, a, Path(b), prefix, attributes, exclude, gitignore)
-        differs = False
+            if gitignore and not as_added:
+                raise click.UsageError("--gitignore is for --as-added: otherwise no file of DIR says what is compared")
+            options = {"attributes": attributes, "exclude": exclude, "gitignore": gitignore, "as_added": as_added}
+            found, differs = _with_folder(opened, a, Path(b), prefix, options)
         for difference in found:
             differs = True
             click.echo(show(difference))
@@ -94,20 +114,19 @@ def _root(text: str) -> str | None:
 
 
 def _with_folder(
-    opened: Client,
-    root: str,
-    path: Path,
-    prefix: str,
-    attributes: Level | None,
-    exclude: tuple[str, ...],
-    gitignore: bool,
-) -> Iterator[FolderDifference]:
+    opened: Client, root: str, path: Path, prefix: str, options: dict[str, Any]
+) -> tuple[Iterator[FolderDifference], bool]:
+    """Return the differences at and below a prefix, and whether there is something else that can't be compared."""
     from coregw.client.query import segments_of
 
     above = tuple(segments_of(prefix))
-    compared = opened.diff_tree(root, path, attributes=attributes, exclude=exclude, gitignore=gitignore)
-    report_skipped(path, compared.skipped)
-    return (each for each in compared.differences if each.segments[: len(above)] == above)
+    compared = opened.diff_tree(root, path, **options)
+    report_skipped(path, compared.skipped, 0)
+    report_left_out(compared.left_out)
+    if compared.as_added:
+        note(f"with --as-added there is no difference: it leaves out {counted(len(compared.as_added), 'item')}")
+    inside = [each for each in compared.skipped if each.file.is_relative_to(path.joinpath(*above))]
+    return (each for each in compared.differences if each.segments[: len(above)] == above), bool(inside)
 
 
 def _lines(difference: FolderDifference) -> str:

@@ -360,12 +360,20 @@ class AsyncClient(AsyncDriver):
         attributes: Level | None = None,
         exclude: Sequence[str] = (),
         gitignore: bool = False,
+        as_added: bool = False,
     ) -> ComparedFolder:
         """Compare a root with a folder or file of this machine; see `coregw.client.folders.compare.compare_folder`."""
         from coregw.client.folders.compare import compare_folder  # noqa: PLC0415 - few programs need it
 
-        root = self.root(root)
-        return await compare_folder(self, root, path, attributes=attributes, exclude=exclude, gitignore=gitignore)
+        return await compare_folder(
+            self,
+            self.root(root),
+            path,
+            attributes=attributes,
+            exclude=exclude,
+            gitignore=gitignore,
+            as_added=as_added,
+        )
 
     async def mirror(
         self,

@@ -330,13 +330,16 @@ class Client(BlockingDriver):
         attributes: Level | None = None,
         exclude: Sequence[str] = (),
         gitignore: bool = False,
+        as_added: bool = False,
     ) -> ComparedFolder:
         """Compare a root with a folder or file of this machine; see `AsyncClient.diff_tree`.
 
         It works with connections of its own in another thread.
         """
         return self._in_thread(
-            lambda client: client.diff_tree(root, path, attributes=attributes, exclude=exclude, gitignore=gitignore)
+            lambda client: client.diff_tree(
+                root, path, attributes=attributes, exclude=exclude, gitignore=gitignore, as_added=as_added
+            )
         )
 
     def mirror(

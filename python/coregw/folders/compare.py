@@ -26,7 +26,7 @@ __all__ = [
 Chunk = tuple[str, int]
 """A payload of a file, and its length in bytes."""
 
-Kind = Literal["file", "link", "folder", "map"]
+Kind = Literal["file", "link", "folder", "map", "other"]
 
 
 class AttributeChange(NamedTuple):
@@ -61,7 +61,7 @@ class FolderDifference:
 
     Attributes:
         segments: The path.
-        kinds: What it is in each folder; None where there is nothing.
+        kinds: What it is in each folder; None where there is nothing, ``other`` for what no root has.
         before: The target of the first folder's file or nested map, if the targets differ.
         after: The target of the second folder's.
         attributes: Attributes that differ, in a fixed order; empty for a path that only one folder has.

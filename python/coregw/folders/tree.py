@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 from coregw import _core
 from coregw.errors import InvalidInput, ProofError
-from coregw.folders.survey import Skipped, Survey, survey
+from coregw.folders.survey import Skipped, Survey, SurveyEntry, survey
 from coregw.text import display_name
 
-__all__ = ["HashedTree", "Level", "Recorded", "hash_survey", "hash_tree", "verify_tree"]
+__all__ = [
+    "HashedTree",
+    "Level",
+    "Recorded",
+    "VerifiedTree",
+    "check_tree",
+    "hash_survey",
+    "hash_tree",
+    "unrecorded",
+    "verify_tree",
+]
 
 Level = Literal["all", "no-times", "exec", "none"]
 """What a root records of each path beside its bytes: everything; all but times; links and exec bits; nothing."""
@@ -121,8 +131,9 @@ def hash_tree(
         gitignore: Whether ``.gitignore`` files count as well.
 
     Raises:
-        InvalidInput: A name is not UTF-8 or a path too long (code ``invalid_path``; the message names the file),
-            `path` is neither a folder nor a regular file, or an argument is none of those above.
+        InvalidInput: A name is not UTF-8 or a path too long (code ``invalid_path``; the message names the file), a file
+            of patterns cannot be read or parsed, `path` is neither a folder nor a regular file, or an argument is none
+            of those above.
         OSError: `path` itself, or the single file, cannot be read.
 
     >>> import coregw, tempfile
@@ -133,8 +144,21 @@ def hash_tree(
     True
     """
     recorded = Recorded(attributes, owner, xattrs)
-    hashed = _hashed(Path(path), suite, xattrs, exclude, gitignore)
+    hashed = _hashed(Path(path), survey(path, exclude, gitignore), suite, xattrs)
     return hashed.roots(recorded.attributes, recorded.owner)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedTree:
+    """The result of `check_tree`.
+
+    Attributes:
+        level: The level of the root: what was compared beside paths and bytes.
+        left_out: What was left out, without what is below it, and why.
+    """
+
+    level: Level
+    left_out: list[Skipped]
 
 
 def verify_tree(
@@ -146,11 +170,14 @@ def verify_tree(
     xattrs: bool = False,
     exclude: Sequence[str] = (),
     gitignore: bool = False,
+    as_added: bool = False,
 ) -> Level:
     """Check, without a gateway, that a folder or file is the one that a trusted root names.
 
-    O(bytes), on all cores. The root commits to every regular file's path and bytes, to there being no others, and to
-    whatever else it records; never to special files.
+    O(bytes), on all cores. The root commits to every path and its bytes, to there being no others, and to whatever else
+    it records of what is in the folder; not to the folder's own mode and time. So everything that the folder has must
+    be in the root, ``.git`` and special files included, and no file of the folder says otherwise: with `as_added`, what
+    `hash_tree` leaves out need not be, but only by patterns in files that the root names with the bytes that they have.
 
     Args:
         root: The trusted root: a map's, as ``coregw add`` and `hash_tree` return it.
@@ -158,15 +185,19 @@ def verify_tree(
         attributes: What the root must record, as for `hash_tree`; by default, any of the levels.
         owner: As for `hash_tree`: whether the root records owners.
         xattrs: As for `hash_tree`: whether the root records extended attributes.
-        exclude: As for `hash_tree`.
-        gitignore: As for `hash_tree`.
+        exclude: Patterns of what need not be in the root, as for `hash_tree`.
+        gitignore: Whether ``.gitignore`` files count as well; only with `as_added`.
+        as_added: Whether ``.git``, special files, and what patterns in ``.coregwignore`` files exclude, need not be in
+            the root.
 
     Returns:
         The level of the root: what was compared beside paths and bytes.
 
     Raises:
-        ProofError: The folder has another root. The message says which, and what was skipped.
-        InvalidInput: `root` is not the root of a map (code ``kind_mismatch``), or as `hash_tree`.
+        ProofError: The folder has another root, or something in it can't be compared. The message says which, and what
+            was skipped, and whether `as_added` would explain it.
+        InvalidInput: `root` is not the root of a map (code ``kind_mismatch``), or as `hash_tree`; but names that are
+            not UTF-8 are a ``ProofError``.
         OSError: As `hash_tree`.
 
     >>> import coregw, tempfile
@@ -176,18 +207,107 @@ def verify_tree(
     ...     coregw.verify_tree(root, folder)
     'exec'
     """
+    words = {"attributes": attributes, "owner": owner, "xattrs": xattrs, "exclude": exclude}
+    return check_tree(root, path, **words, gitignore=gitignore, as_added=as_added).level  # type: ignore[arg-type]
+
+
+def check_tree(
+    root: str | bytes | _core.Cid,
+    path: str | os.PathLike[str],
+    *,
+    attributes: Level | None = None,
+    owner: bool = False,
+    xattrs: bool = False,
+    exclude: Sequence[str] = (),
+    gitignore: bool = False,
+    as_added: bool = False,
+) -> VerifiedTree:
+    """Verify a folder as `verify_tree` does, and return what was left out as well."""
     cid = _core.Cid(root)
     if cid.kind != "map" or cid.suite is None:
         raise InvalidInput(f"root: {cid.text} is not the root of a map", code="kind_mismatch")
+    if gitignore and not as_added:
+        raise InvalidInput("gitignore: only with as_added, since the folder's own files would say what is verified")
     levels = get_args(Level) if attributes is None else (attributes,)
     candidates = [Recorded(level, owner, xattrs) for level in levels if attributes or _fits(level, owner or xattrs)]
-    hashed = _hashed(Path(path), cid.suite, xattrs, exclude, gitignore)
-    roots = {hashed.roots(each.attributes, owner)[0]: each.attributes for each in reversed(candidates)}
-    if cid.text not in roots:
-        found = next(reversed(roots))
-        message = f"{display_name(Path(path))} has the root {found}, not {cid.text}{_without(hashed.skipped)}"
-        raise ProofError(message, check="root")
-    return roots[cid.text]
+    top = Path(path)
+    found = survey(top, exclude, gitignore, "as-added" if as_added else "strict")
+    hashed = _hashed(top, found, cid.suite, xattrs)
+    verified = _matched(cid, top, found, hashed, candidates, as_added=as_added)
+    if verified is not None:
+        return verified
+    roots = _roots(hashed, candidates)
+    wrong = hashed.skipped
+    if cid.text in roots:
+        wrong = [*wrong, *_others(top, found, roots[cid.text])]
+        message = f"{display_name(top)}: not all of it is in the root{_without(wrong)}"
+    else:
+        message = f"{display_name(top)} has the root {next(reversed(roots))}, not {cid.text}{_without(wrong)}"
+    if not as_added and (explaining := _explaining(cid, top, exclude, candidates, hashed)):
+        file, why = explaining[0]
+        message += f"; as_added would verify it, without {display_name(file)} ({why})"
+        message += f" and {len(explaining) - 1:,} more" if len(explaining) > 1 else ""
+    raise ProofError(message, check="root")
+
+
+def _matched(
+    root: _core.Cid,
+    top: Path,
+    found: Survey,
+    hashed: _core.HashedFolder,
+    candidates: Sequence[Recorded],
+    *,
+    as_added: bool,
+) -> VerifiedTree | None:
+    """Return how a folder is verified, or None if it has another root, or something that the root does not have."""
+    level = _roots(hashed, candidates).get(root.text)
+    if level is None or hashed.skipped:
+        return None
+    others = _others(top, found, level)
+    if others and not as_added:
+        return None
+    return VerifiedTree(level, sorted([*(Skipped(*each) for each in found.left_out), *others]))
+
+
+def _explaining(
+    root: _core.Cid, top: Path, exclude: Sequence[str], candidates: Sequence[Recorded], hashed: _core.HashedFolder
+) -> list[Skipped]:
+    """Return what `as_added` leaves out if it verifies a folder whose files are `hashed`; nothing otherwise."""
+    targets = {entry.path: (hashed.target(place), entry.size) for place, entry in enumerate(hashed)}
+    for gitignore in (False, True):
+        found = survey(top, exclude, gitignore, "as-added")
+        known: dict[int, tuple[str, int]] = {}
+        for place, entry in enumerate(found):
+            target, size = targets.get(entry.path, (None, 0))
+            if target is not None and entry.kind == "file":
+                known[place] = target, size
+        again = _core.hash_survey(found, root.suite or "", known, candidates[0].xattrs)
+        if (verified := _matched(root, top, found, again, candidates, as_added=True)) is not None:
+            return verified.left_out
+    return []
+
+
+def _others(top: Path, found: Survey, level: Level) -> list[Skipped]:
+    return [
+        Skipped(top / each.path, f"a {each.kind}, which the root does not record") for each in unrecorded(found, level)
+    ]
+
+
+def unrecorded(found: Survey, level: Level) -> Iterator[SurveyEntry]:
+    """Yield what no root of a level names: symbolic links without attributes, and folders that nothing is in."""
+    kinds = {"exec": ("folder",), "none": ("folder", "link")}.get(level, ())
+    entries = iter(found) if kinds else iter(())
+    before: SurveyEntry | None = None
+    for entry in (*entries, None):
+        is_above = before is not None and entry is not None and entry.path.startswith(f"{before.path}/")
+        if before is not None and not is_above and before.kind in kinds:
+            yield before
+        before = entry
+
+
+def _roots(hashed: _core.HashedFolder, candidates: Sequence[Recorded]) -> dict[str, Level]:
+    """Return the root of a folder for each of several levels, the one that records most last."""
+    return {hashed.roots(each.attributes, each.owner)[0]: each.attributes for each in reversed(candidates)}
 
 
 def _without(skipped: Sequence[tuple[Path, str]]) -> str:
@@ -203,8 +323,8 @@ def _fits(level: str, records_more: bool) -> bool:
     return not records_more or level in ("all", "no-times")
 
 
-def _hashed(path: Path, suite: str, xattrs: bool, exclude: Sequence[str], gitignore: bool) -> _core.HashedFolder:
-    hashed = _core.hash_survey(survey(path, exclude, gitignore), suite, xattrs=xattrs)
+def _hashed(path: Path, found: Survey, suite: str, xattrs: bool) -> _core.HashedFolder:
+    hashed = _core.hash_survey(found, suite, xattrs=xattrs)
     if not hashed.files and hashed.skipped and not path.is_dir():
         raise OSError(f"{display_name(path)}: {hashed.skipped[0][1]}")
     return hashed

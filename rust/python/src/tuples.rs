@@ -203,7 +203,7 @@ pub static SURVEY_ENTRY: NamedTuple = NamedTuple::new(
         ("kind", "``file``, ``link`` or ``folder``."),
         ("size", "The size of a file, or of a link's target, in bytes; 0 for a folder."),
         ("mode", "The permission bits, at most ``0o7777``."),
-        ("mtime_ns", "The time of the last modification, in nanoseconds since 1970; None if out of range."),
+        ("mtime_ns", "The time of the last modification, in nanoseconds since 1970; at most 292 years from then."),
         ("ctime_ns", "The time of the last change of content or state, in nanoseconds since 1970."),
         ("inode", "The number of the inode."),
         ("device", "The number of the device."),

@@ -56,7 +56,7 @@ def command(
     with progress(f"hashing {counted(found.files, 'file')}") as (set_total, advance):
         set_total(found.bytes)
         hashed = hash_survey(found, suite, recorded, advance)
-    report_skipped(path, hashed.skipped)
+    report_skipped(path, hashed.skipped, hashed.files)
     note(f"hashed {counted(hashed.files, 'file')}, {counted(hashed.bytes, 'byte')}")
     show_result(
         as_json, hashed.root, root=hashed.root, files=hashed.files, bytes=hashed.bytes, skipped=reasons(hashed.skipped)

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from coregw.cli.common import interruptible, json_option, printable, root_of, show_result, survey_options
+from coregw.cli.common import (
+    as_added_option,
+    interruptible,
+    json_option,
+    printable,
+    reasons,
+    report_left_out,
+    root_of,
+    show_result,
+    survey_options,
+)
 from coregw.cli.framework import click
 
 if TYPE_CHECKING:
@@ -37,6 +47,7 @@ _COMPARED = {
 @click.option("--owner", is_flag=True, help="ROOT also records the numeric ids of owner and group.")
 @click.option("--xattrs", is_flag=True, help="ROOT also records extended attributes.")
 @survey_options
+@as_added_option
 @json_option
 @interruptible()
 def command(
@@ -46,12 +57,18 @@ def command(
     xattrs: bool,
     exclude: tuple[str, ...],
     gitignore: bool,
+    as_added: bool,
     as_json: bool,
 ) -> None:
     """Verify offline that a folder is the one that a root names, or that a saved result is proven.
 
-    ROOT DIR: DIR, or a single FILE, must have exactly the files that ROOT names, and the attributes that it records, as
-    `coregw hash` computes it. `coregw diff ROOT DIR` says what differs.
+    ROOT DIR: DIR, or a single FILE, must have exactly what ROOT names, with the attributes that it records; those of
+    DIR itself are not recorded. Whatever else is in DIR is a difference: .git, ignored and special files, too. What
+    cannot be read fails. `coregw diff ROOT DIR` says what differs.
+
+    `coregw add` leaves out .git, special files, and what .coregwignore files exclude (with --gitignore, .gitignore
+    files as well). With --as-added these may be in DIR, and are named on stderr; but only by patterns in files that
+    ROOT names with the bytes that they have.
 
     FILE alone holds {"request": ..., "result": ...}; "-" is stdin.
 
@@ -61,10 +78,12 @@ def command(
     """
     if len(arguments) == 2:
         from coregw.errors import ProofError
-        from coregw.folders.tree import verify_tree
+        from coregw.folders.tree import check_tree
 
+        if gitignore and not as_added:
+            raise click.UsageError("--gitignore is for --as-added: otherwise no file of DIR says what is verified")
         try:
-            level = verify_tree(
+            verified = check_tree(
                 root_of(arguments[0]),
                 arguments[1],
                 attributes=attributes,
@@ -72,16 +91,27 @@ def command(
                 xattrs=xattrs,
                 exclude=exclude,
                 gitignore=gitignore,
+                as_added=as_added,
             )
         except ProofError as error:
             step = "coregw diff says what differs"
             if not (owner and xattrs):
                 step += "; if it lists nothing, add --owner or --xattrs, which the root was made with"
-            raise ProofError(f"{error.message}; {step}", check=error.check) from None
+            message = error.message.replace("; as_added would verify it", "; --as-added would verify it")
+            raise ProofError(f"{message}; {step}", check=error.check) from None
+        report_left_out(verified.left_out)
+        level = verified.level
         compared = _COMPARED[level] + ", owners" * owner + ", extended attributes" * xattrs
         line = f"verified: {printable(arguments[1])} ({compared})"
         show_result(
-            as_json, line, root=root_of(arguments[0]), path=arguments[1], attributes=level, owner=owner, xattrs=xattrs
+            as_json,
+            line,
+            root=root_of(arguments[0]),
+            path=arguments[1],
+            attributes=level,
+            owner=owner,
+            xattrs=xattrs,
+            left_out=reasons(verified.left_out),
         )
         return
     if len(arguments) > 2:

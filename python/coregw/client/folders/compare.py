@@ -16,7 +16,8 @@ from coregw.errors import InvalidInput
 from coregw.folders.attributes import Attributes, FolderEntry, decode_attributes, join_folder
 from coregw.folders.compare import FolderDifference, changed_ranges, compare_folders
 from coregw.folders.survey import Skipped, Survey, survey
-from coregw.folders.tree import Level, Recorded
+from coregw.folders.tree import Level, Recorded, unrecorded
+from coregw.text import display_name
 
 __all__ = ["ComparedFolder", "compare_folder"]
 
@@ -28,12 +29,17 @@ class ComparedFolder:
     Attributes:
         differences: Every path that differs, in key order; ``before`` is the root's side, ``after`` the folder's.
         recorded: Which attributes were compared.
-        skipped: What of the folder could not be compared, and why; it counts as absent.
+        skipped: What of the folder could not be compared, and why. It is a difference of the kind ``other`` where the
+            root has nothing, and otherwise counts as absent.
+        left_out: What was not compared, without what is below it, and why.
+        as_added: What ``as_added`` would leave out if that would explain all differences; otherwise empty.
     """
 
     differences: list[FolderDifference]
     recorded: Recorded
     skipped: list[Skipped]
+    left_out: list[Skipped]
+    as_added: list[Skipped]
 
 
 async def compare_folder(
@@ -44,10 +50,12 @@ async def compare_folder(
     attributes: Level | None = None,
     exclude: Sequence[str] = (),
     gitignore: bool = False,
+    as_added: bool = False,
 ) -> ComparedFolder:
     """Compare a root with a folder or file of this machine. O(bytes of the folder + entries of the root).
 
     Nested maps are followed. No payload is fetched, except for records of attributes that are too long for the map.
+    Everything that the folder has is compared, as by `coregw.verify_tree`.
 
     Args:
         client: The client to list with.
@@ -56,22 +64,29 @@ async def compare_folder(
         attributes: What is compared beside the bytes, as for `coregw.hash_tree`; by default what the root records, as
             its records show: owners and extended attributes, too, if it has any.
         exclude: Patterns of what is left out of the folder, as for `coregw.hash_tree`.
-        gitignore: Whether ``.gitignore`` files count as well.
+        gitignore: Whether ``.gitignore`` files count as well; only with `as_added`.
+        as_added: Whether ``.git``, special files, and what patterns in ``.coregwignore`` files exclude, are left out,
+            if the root names those files with the bytes that they have.
 
     Raises:
-        InvalidInput: `root` is not a map root, its maps contradict each other, or `path` has an invalid name.
+        InvalidInput: `root` is not a map root, its maps contradict each other, or `gitignore` is without `as_added`.
         OSError: `path` cannot be read.
         ProofError: A listing is not proven.
     """
     cid = _core.Cid(root)
     if cid.kind != "map" or cid.suite is None:
         raise InvalidInput(f"{cid.text} is not a map root", code="kind_mismatch")
-    found = await to_end(survey, path, exclude, gitignore)
+    if gitignore and not as_added:
+        raise InvalidInput("gitignore: only with as_added, since the folder's own files would say what is compared")
+    proven = await list_folder(client, cid)
     listed = [
         entry._replace(kind="folder", target=None) if entry.kind == "map" else entry
-        for entry in await list_folder(client, cid)
+        for entry in proven
         if entry.kind != "map" or entry.attributes is not None  # otherwise it is what its paths say
     ]
+    named = {"/".join(each.segments): each.target for each in listed if each.target and each.segments[-1] in _IGNORES}
+    purpose = ("as-added", named) if as_added else ("strict", None)
+    found = await to_end(survey, path, exclude, gitignore, *purpose)
     recorded = _recorded([entry.attributes for entry in listed if entry.attributes is not None], attributes)
     hashed = await in_thread(_core.hash_survey, found, cid.suite, None, recorded.xattrs)
     local = await to_end(_entries, hashed, recorded)
@@ -81,7 +96,50 @@ async def compare_folder(
         for each in compare_folders(listed, local)
         if (changed := await _with_ranges(client, each, found, hashed, places)) is not None
     ]
-    return ComparedFolder(differences, recorded, [Skipped(*each) for each in hashed.skipped])
+    skipped = [Skipped(*each) for each in hashed.skipped]
+    known = {each.segments[:count] for each in (*proven, *local) for count in range(len(each.segments) + 1)}
+    others = {_below(path, each.file) for each in skipped} - known
+    differences += [FolderDifference(segments, (None, "other")) for segments in others]
+    left_out = [Skipped(*each) for each in found.left_out]
+    for each in unrecorded(found, recorded.attributes):
+        if as_added:
+            left_out.append(Skipped(path / each.path, f"a {each.kind}, which the root does not record"))
+        elif (segments := tuple(each.path.split("/"))) not in known:
+            differences.append(FolderDifference(segments, (None, each.kind)))
+    differences.sort(key=lambda each: each.segments)
+    explaining: list[Skipped] = []
+    if differences and not as_added:
+        explaining = await to_end(_explaining, path, exclude, named, recorded.attributes, differences)
+    return ComparedFolder(differences, recorded, skipped, sorted(left_out), explaining)
+
+
+_IGNORES = (".coregwignore", ".gitignore")
+
+
+def _below(top: Path, file: Path) -> tuple[str, ...]:
+    """Return the path of a file below a folder, as text: other bytes have escapes. A single file has no such path."""
+    if not file.is_relative_to(top):
+        return ()
+    return tuple(display_name(Path(name)) for name in file.relative_to(top).parts)
+
+
+def _explaining(
+    path: Path,
+    exclude: Sequence[str],
+    named: Mapping[str, str],
+    level: Level,
+    differences: Sequence[FolderDifference],
+) -> list[Skipped]:
+    """Return what is left out as added, if every difference is a part of it that the root does not have."""
+    for gitignore in (False, True):
+        found = survey(path, exclude, gitignore, "as-added", named)
+        left_out = [Skipped(*each) for each in found.left_out]
+        left_out += [Skipped(path / each.path, each.kind) for each in unrecorded(found, level)]
+        tops = {_below(path, each.file) for each in left_out}
+        above = [[each.segments[:count] for count in range(1, len(each.segments) + 1)] for each in differences]
+        if all(each.kinds[0] is None for each in differences) and all(map(tops.intersection, above)):
+            return left_out
+    return []
 
 
 def _recorded(records: Iterable[Attributes], level: Level | None) -> Recorded:

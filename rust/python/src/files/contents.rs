@@ -29,6 +29,11 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
+    /// A chunk of these bytes.
+    fn of(cid: &Cid, bytes: &[u8]) -> Self {
+        Self { digest: Digest(cid.digest().try_into().unwrap_or_default()), len: bytes.len() as u32 }
+    }
+
     /// The payload's CID.
     pub(super) fn cid(&self) -> Cid {
         Cid::of_payload(Codec::RAW.number(), FUNCTION, &self.digest.0)
@@ -67,9 +72,10 @@ impl From<core::Error> for Unread {
 
 /// Reads a file that `open` opens, and returns its contents.
 ///
-/// A file that changes meanwhile is read again. If it has the same bytes up to the size that it had at first, it only
-/// grew, or its times changed: then these bytes are one version of it. `take` gets the CID and the bytes of each chunk
-/// each time, and returns whether to end. O(bytes), in 2 MiB of memory.
+/// Its size says how many bytes to read, unless more follow and it has not changed. A file that changes meanwhile is read
+/// again. If it has the same bytes up to the size that it had at first, it only grew, or its times changed: then these
+/// bytes are one version of it. `take` gets the CID and the bytes of each chunk each time, and returns whether to end.
+/// O(bytes), in 2 MiB of memory.
 ///
 /// # Errors
 /// Why there is no one version: the file cannot be read, is not a regular file, or keeps changing.
@@ -80,22 +86,30 @@ fn read(
     take: &mut impl FnMut(&Cid, &[u8]) -> bool,
 ) -> Result<Contents, Unread> {
     let mut last: Option<(FileState, Vec<Chunk>)> = None;
+    let mut has_size = true;
     for _ in 0..MAX_READS {
         let (mut file, state) = open_regular(open()?)?;
-        let limit = last.as_ref().map_or(state.size, |last| last.0.size.min(state.size));
+        let size = if has_size { state.size } else { u64::MAX };
+        let limit = last.as_ref().map_or(size, |last| last.0.size.min(size));
         let mut found = Vec::new();
         let read = each_chunk(&mut file, limit, buffer, &mut |bytes| {
             let cid = payload::cid(bytes, Codec::RAW, FUNCTION)?;
             if take(&cid, bytes) {
                 return Err(Unread::Interrupted);
             }
-            found.push(Chunk { digest: Digest(cid.digest().try_into().unwrap_or_default()), len: bytes.len() as u32 });
+            found.push(Chunk::of(&cid, bytes));
             Ok(())
         })?;
-        let is_unchanged = limit == state.size && read == limit && FileState::of(&stat(&file)?) == state;
+        let is_all = limit == size && (read == limit || !has_size);
+        if is_all && has_size && file.read(&mut [0])? > 0 && FileState::of(&stat(&file)?) == state {
+            // It has not grown: as in /proc, its size is not the number of its bytes.
+            has_size = false;
+            continue;
+        }
+        let is_unchanged = is_all && FileState::of(&stat(&file)?) == state;
         match last {
             Some((state, chunks)) if chunks == found => return contents(suite, state, chunks),
-            _ if is_unchanged => return contents(suite, state, found),
+            _ if is_unchanged => return contents(suite, state.with_size(read), found),
             _ => last = Some((state.with_size(read), found)),
         }
     }
@@ -154,7 +168,7 @@ fn each_chunk(
             total += read;
             has_more = read == wanted && total < limit;
         }
-        let len = chunks::next_chunk(&buffer[from..], limit);
+        let len = chunks::next_chunk(&buffer[from..], if has_more { limit } else { total });
         if len == 0 && count > 0 {
             break;
         }
@@ -164,13 +178,28 @@ fn each_chunk(
     Ok(total)
 }
 
-/// The contents of a file with these chunks: one payload, or a list measured in bytes.
+/// The contents of a file with these chunks.
 fn contents(suite: Suite, state: FileState, chunks: Vec<Chunk>) -> Result<Contents, Unread> {
-    let target = match &chunks[..] {
-        [only] => only.cid(),
-        many => list_of(suite, many)?.root().cid(),
-    };
-    Ok(Contents { target, state, chunks })
+    Ok(Contents { target: target(suite, &chunks)?, state, chunks })
+}
+
+/// The target of a file with these chunks: one payload, or a list measured in bytes.
+fn target(suite: Suite, chunks: &[Chunk]) -> CoreResult<Cid> {
+    match chunks {
+        [only] => Ok(only.cid()),
+        many => Ok(list_of(suite, many)?.root().cid()),
+    }
+}
+
+/// The target of a file of these bytes. O(bytes).
+pub(super) fn target_of(bytes: &[u8], suite: Suite) -> CoreResult<Cid> {
+    let (mut found, mut rest) = (Vec::new(), bytes);
+    while found.is_empty() || !rest.is_empty() {
+        let (chunk, after) = rest.split_at(chunks::next_chunk(rest, bytes.len() as u64));
+        found.push(Chunk::of(&payload::cid(chunk, Codec::RAW, FUNCTION)?, chunk));
+        rest = after;
+    }
+    target(suite, &found)
 }
 
 /// The list of a file's chunks, measured in bytes. O(chunks).

@@ -8,14 +8,13 @@ use rustix::fs::Stat;
 
 /// The bits of `st_mode` that are recorded.
 const MODE_BITS: u32 = 0o7777;
-/// The time of an entry whose time is out of range.
-const UNKNOWN_TIME: i64 = i64::MIN;
 
 /// What the file system says of a file, link or folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileState {
     pub(super) size: u64,
-    mtime_ns: i64,
+    /// The time of the last modification. One that is more than 292 years from 1970 is the nearest that is not.
+    pub(super) mtime_ns: i64,
     pub(super) ctime_ns: i64,
     pub(super) inode: u64,
     pub(super) device: u64,
@@ -27,7 +26,8 @@ impl FileState {
     #[allow(clippy::unnecessary_cast)] // the types of devices and modes differ between systems
     pub(super) fn of(found: &Stat) -> Self {
         let ns = |seconds: i64, rest: i128| {
-            i64::try_from(i128::from(seconds) * 1_000_000_000 + rest).unwrap_or(UNKNOWN_TIME)
+            let time = i128::from(seconds) * 1_000_000_000 + rest;
+            time.clamp(i64::MIN.into(), i64::MAX.into()) as i64
         };
         Self {
             size: found.st_size as u64,
@@ -45,9 +45,10 @@ impl FileState {
         Self { size, ..self }
     }
 
-    /// The time of the last modification, unless it is more than 292 years from 1970.
-    pub(super) fn mtime_ns(&self) -> Option<i64> {
-        (self.mtime_ns != UNKNOWN_TIME).then_some(self.mtime_ns)
+    /// Whether the time of the last modification is the one that the file system says, and not only the nearest.
+    #[allow(clippy::unnecessary_cast)] // as in `of`
+    pub(super) fn has_mtime_of(&self, found: &Stat) -> bool {
+        self.mtime_ns.div_euclid(1_000_000_000) == found.st_mtime as i64
     }
 }
 
@@ -154,12 +155,13 @@ impl FolderDraft {
         true
     }
 
-    pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> {
-        self.items.iter().map(|item| name(&self.text, item))
+    /// The names of what is in the folder, and what each is.
+    pub(super) fn names(&self) -> impl Iterator<Item = (&[u8], EntryKind)> {
+        self.items.iter().map(|item| (name(&self.text, item), item.kind))
     }
 
     /// The folder with the entries for which `keep` is true. O(n log n).
-    pub(super) fn finish(self, above: (u32, u32), keep: impl Fn(&[u8], EntryKind) -> bool) -> FolderItems {
+    pub(super) fn finish(self, above: (u32, u32), mut keep: impl FnMut(&[u8], EntryKind) -> bool) -> FolderItems {
         let mut text = Vec::with_capacity(self.text.len());
         let mut items: Vec<_> = self.items.into_iter().filter(|item| keep(name(&self.text, item), item.kind)).collect();
         items.sort_unstable_by(|a, b| name(&self.text, a).cmp(name(&self.text, b)));

@@ -152,7 +152,7 @@ impl HashedFolder {
 
 /// Reads one entry.
 fn find(hashed: &Hashed, index: usize, xattrs: bool, signals: &Signals) -> Found {
-    let mut found = Found { outcome: Outcome::Nothing, xattrs: Ok(BTreeMap::new()) };
+    let mut found = Found { outcome: Outcome::Nothing, xattrs: Xattrs::default() };
     if signals.is_interrupted() {
         return found;
     }

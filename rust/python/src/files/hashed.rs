@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use core::{Cid, Error, Key, Result, Suite};
 use coregw_core as core;
-use coregw_ops::folder::attributes::{self, MAX_XATTR_BYTES};
+use coregw_ops::folder::attributes::{self, MAX_LINK_BYTES, MAX_RECORD_BYTES, MAX_XATTR_BYTES};
 use coregw_ops::folder::{self, Attributes, Entry};
 use xattr::FileExt as _;
 
@@ -16,10 +16,14 @@ use super::entries::{EntryKind, FileState};
 use super::signals::Signals;
 use super::survey::State;
 use super::targets::FileTargets;
-use super::walk::Skip;
+use super::walk::{self, Skip};
 
 /// Entries between two looks for an interrupt.
 const ENTRIES_BETWEEN_CHECKS: usize = 4096;
+/// What a record takes for an extended attribute, beside its name and value, at most.
+const XATTR_HEAD_BYTES: usize = 3 + 5;
+/// What a record takes beside its extended attributes, at most.
+const OTHER_RECORD_BYTES: usize = MAX_LINK_BYTES + 256;
 /// The executable bit of a file's owner.
 const OWNER_EXECUTES: u16 = 0o100;
 /// The mode of executable files at level `exec`.
@@ -119,11 +123,12 @@ impl Hashed {
     }
 
     /// Notes the extended attributes of an entry.
-    pub(super) fn take_xattrs(&mut self, index: usize, found: Xattrs) {
-        match found {
-            Ok(xattrs) if xattrs.is_empty() => {}
-            Ok(xattrs) => drop(self.xattrs.insert(index, xattrs)),
-            Err(why) => self.skip(index, why),
+    pub(super) fn take_xattrs(&mut self, index: usize, Xattrs { found, skips }: Xattrs) {
+        if !found.is_empty() {
+            self.xattrs.insert(index, found);
+        }
+        for why in skips {
+            self.skip(index, why);
         }
     }
 
@@ -177,8 +182,8 @@ impl Hashed {
         Some(Attributes {
             entry,
             size: (kind == EntryKind::File).then_some(now.size),
-            mode: (kind != EntryKind::Link).then_some(now.mode),
-            mtime: now.mtime_ns().filter(|_| level == Level::All),
+            mode: (kind != EntryKind::Link).then_some(if owner { now.mode } else { now.mode & restored_bits(kind) }),
+            mtime: (level == Level::All).then_some(now.mtime_ns),
             owner: owner.then_some(now.owner),
             xattrs: self.xattrs.get(&index).cloned().unwrap_or_default(),
         })
@@ -207,8 +212,18 @@ impl Hashed {
     }
 }
 
-/// Names and values, or why there is no record of them. Attributes that vanish meanwhile are left out.
-pub(super) type Xattrs = std::result::Result<BTreeMap<String, Vec<u8>>, String>;
+/// The bits of a mode that a restore without owners sets, so that what it has restored has the same root.
+fn restored_bits(kind: EntryKind) -> u16 {
+    if kind == EntryKind::Folder { 0o1777 } else { 0o777 }
+}
+
+/// Extended attributes. Those that vanish meanwhile are left out.
+#[derive(Default)]
+pub(super) struct Xattrs {
+    found: BTreeMap<String, Vec<u8>>,
+    /// Why there is no record of others.
+    skips: Vec<String>,
+}
 
 /// The extended attributes of an entry; none if it has gone, or may not be read. O(depth).
 pub(super) fn read_xattrs(state: &State, index: usize) -> Xattrs {
@@ -220,8 +235,8 @@ pub(super) fn read_xattrs(state: &State, index: usize) -> Xattrs {
     match state.open(index) {
         Ok(file) => collect_xattrs(file.list_xattr(), |name| file.get_xattr(name)),
         // As when too many files are open.
-        Err(error) if !is_absent(&error) => Err(format!("its extended attributes can't be read: {error}")),
-        Err(_) => Ok(BTreeMap::new()),
+        Err(error) if !is_absent(&error) => skipped(format!("its extended attributes can't be read: {error}")),
+        Err(_) => Xattrs::default(),
     }
 }
 
@@ -232,21 +247,38 @@ fn is_absent(error: &io::Error) -> bool {
     is_link || matches!(error.kind(), NotFound | PermissionDenied | NotADirectory)
 }
 
+fn skipped(why: String) -> Xattrs {
+    Xattrs { found: BTreeMap::new(), skips: vec![why] }
+}
+
 fn collect_xattrs(
     names: io::Result<impl Iterator<Item = OsString>>,
     get: impl Fn(&OsStr) -> io::Result<Option<Vec<u8>>>,
 ) -> Xattrs {
-    let mut xattrs = BTreeMap::new();
-    for name in names.into_iter().flatten() {
-        let Some(text) = name.to_str() else {
-            return Err("the name of an extended attribute is not UTF-8".to_owned());
-        };
-        if let Ok(Some(value)) = get(&name) {
-            if value.len() > MAX_XATTR_BYTES {
-                return Err(format!("its extended attribute {text:?} is too long"));
+    let names = match names {
+        Ok(names) => names,
+        Err(error) if is_absent(&error) || error.raw_os_error() == Some(libc::ENOTSUP) => return Xattrs::default(),
+        Err(error) => return skipped(format!("its extended attributes can't be listed: {error}")),
+    };
+    let mut xattrs = Xattrs::default();
+    let mut bytes = 0;
+    for name in names {
+        let shown = walk::shown(name.as_ref());
+        let why = match (name.to_str(), get(&name)) {
+            (_, Ok(None)) => continue,
+            (_, Err(error)) => format!("can't be read: {}", walk::why(&error)),
+            (None, _) => "has a name that is not UTF-8".to_owned(),
+            (_, Ok(Some(value))) if value.len() > MAX_XATTR_BYTES => "is too long".to_owned(),
+            (Some(text), Ok(Some(value))) => {
+                bytes += text.len() + value.len() + XATTR_HEAD_BYTES;
+                if bytes <= MAX_RECORD_BYTES - OTHER_RECORD_BYTES {
+                    xattrs.found.insert(text.to_owned(), value);
+                    continue;
+                }
+                "is too long, together with the others".to_owned()
             }
-            xattrs.insert(text.to_owned(), value);
-        }
+        };
+        xattrs.skips.push(format!("its extended attribute {shown} {why}"));
     }
-    Ok(xattrs)
+    xattrs
 }

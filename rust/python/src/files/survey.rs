@@ -1,5 +1,7 @@
 //! The class `Survey`: what a folder has, found on all cores.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -11,17 +13,19 @@ use coregw_core as core;
 use pyo3::exceptions::{PyIndexError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::types::PyRange;
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Stat};
 
+use crate::cid::CidLike;
 use crate::detach::{self, Work};
+use crate::errors::call;
 use crate::tuples;
 
 use super::beneath::Beneath;
 use super::contents;
 use super::entries::{EntryKind, FileState, FolderDraft, FolderItems, Inventory};
-use super::ignores::Excludes;
+use super::ignores::{Excludes, Rules};
 use super::signals::Signals;
-use super::walk::{self, Skip, Walked};
+use super::walk::{self, Skip, Unmapped, Walked};
 
 /// What a folder, or a single file, has: its files, symbolic links and folders, in key order, and what is left out.
 ///
@@ -43,6 +47,7 @@ pub(super) struct State {
     beneath: Option<Beneath>,
     pub(super) entries: Inventory,
     skips: Vec<Skip>,
+    left_out: Vec<Skip>,
     counts: Counts,
 }
 
@@ -60,17 +65,25 @@ struct Counts {
 /// skipped and reported; so is a file or folder of `top` that is named ``.coregw``, which is reserved. Folders and
 /// files that patterns exclude are not entered and not reported.
 ///
-/// Patterns have the syntax of ``.gitignore``. Those of `exclude` come first; then those of ``.coregwignore`` files, of
-/// the nearest one first; then ``.git`` is excluded. A pattern that begins with ``!`` includes what later ones exclude.
+/// Patterns are those of git, which compares bytes. Those of `exclude` come first; then those of ``.coregwignore``
+/// files, of the nearest one first; then ``.git`` is excluded. A pattern that begins with ``!`` includes what later
+/// ones exclude.
 ///
 /// Args:
 ///     top: The folder, or a single file, whose path is its name.
 ///     exclude: Patterns, relative to `top`.
 ///     gitignore: Whether ``.gitignore`` files also count, each after the ``.coregwignore`` beside it.
+///     purpose: ``add``; or ``keep``, the same, but names that are not UTF-8 and paths that are too long are skipped.
+///         Or ``strict``: in addition, no file of patterns counts, and ``.git`` is not excluded. Or ``as-added``: as
+///         ``keep``, but special files and ``.coregw`` are excluded, and a file of patterns counts only if it is not a
+///         link, and not excluded itself.
+///     named: For ``as-added``: the targets of files that a root names, by their paths. Then the files of patterns that
+///         have these targets count, and no others.
 ///
 /// Raises:
 ///     InvalidInput: If a name is not UTF-8 or a path exceeds 4,096 bytes (code ``invalid_path``; the message names the
-///         file), a pattern is malformed, or `top` is neither a folder nor a regular file.
+///         file), a file of patterns cannot be read, a pattern is malformed, or `top` is neither a folder nor a regular
+///         file.
 ///     OSError: If `top` cannot be read.
 ///     KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
 ///
@@ -82,8 +95,17 @@ struct Counts {
 /// >>> [(entry.path, entry.kind, entry.size) for entry in found]
 /// [('a', 'file', 5)]
 #[pyfunction]
-#[pyo3(signature = (top, exclude = Vec::new(), gitignore = false), text_signature = "(top, exclude=(), gitignore=False)")]
-pub fn survey(py: Python<'_>, top: PathBuf, exclude: Vec<String>, gitignore: bool) -> PyResult<Survey> {
+#[pyo3(signature = (top, exclude = Vec::new(), gitignore = false, purpose = "add", named = None),
+       text_signature = "(top, exclude=(), gitignore=False, purpose='add', named=None)")]
+pub fn survey(
+    py: Python<'_>,
+    top: PathBuf,
+    exclude: Vec<OsString>,
+    gitignore: bool,
+    purpose: &str,
+    named: Option<BTreeMap<PathBuf, CidLike>>,
+) -> PyResult<Survey> {
+    let (rules, unmapped) = call(|| rules_of(purpose, named))?;
     let signals = Signals::new();
     let failed = |error: io::Error| os_error(&top, &error);
     let stat = rustix::fs::stat(&top).map_err(|error| failed(error.into()))?;
@@ -92,17 +114,33 @@ pub fn survey(py: Python<'_>, top: PathBuf, exclude: Vec<String>, gitignore: boo
     let beneath = (kind == FileType::Directory).then(|| Beneath::new(&top).map_err(failed)).transpose()?;
     let found = detach::run(py, Work::Unbounded, || {
         if kind == FileType::RegularFile {
-            return single_file(&top, FileState::of(&stat));
+            return single_file(&top, &stat);
         }
         let Some(beneath) = beneath else {
             return Err(Error::request(format!("{}: neither a folder nor a regular file", walk::shown(&top))));
         };
-        let excludes = Excludes::new(&top, &exclude, gitignore)?;
-        let Walked { entries, skips } = walk::walk((&top, &beneath), &excludes, &|| signals.is_interrupted())?;
-        Ok(State::new(top, Some(beneath), entries, skips))
+        let excludes = Excludes::new(&exclude, gitignore, rules)?;
+        let found = walk::walk((&top, &beneath), &excludes, unmapped, &|| signals.is_interrupted())?;
+        Ok(State::new(top, Some(beneath), found))
     });
     signals.result()?;
     found.map(|state| Survey(Arc::new(state)))
+}
+
+/// Which files of patterns count, and what becomes of that which no map has.
+fn rules_of(purpose: &str, named: Option<BTreeMap<PathBuf, CidLike>>) -> Result<(Rules, Unmapped)> {
+    match (purpose, named) {
+        ("add", None) => Ok((Rules::Own, Unmapped::Refused)),
+        ("keep", None) => Ok((Rules::Own, Unmapped::Skipped)),
+        ("strict", None) => Ok((Rules::None, Unmapped::Skipped)),
+        ("as-added", None) => Ok((Rules::Included, Unmapped::LeftOut)),
+        ("as-added", Some(named)) => {
+            let targets = named.into_iter().map(|(path, target)| (path, target.0)).collect();
+            Ok((Rules::Named(targets), Unmapped::LeftOut))
+        }
+        ("add" | "keep" | "strict", Some(_)) => Err(Error::request("named: only with the purpose as-added")),
+        _ => Err(Error::request("purpose: expected add, keep, strict or as-added")),
+    }
 }
 
 /// The `OSError` that Python raises for a file.
@@ -110,13 +148,14 @@ pub fn os_error(file: &Path, error: &io::Error) -> PyErr {
     PyOSError::new_err((error.raw_os_error(), walk::why(error), file.as_os_str().to_owned()))
 }
 
-fn single_file(top: &Path, state: FileState) -> Result<State> {
+fn single_file(top: &Path, found: &Stat) -> Result<State> {
+    let state = FileState::of(found);
     let name = top.file_name().unwrap_or(top.as_os_str());
     if name.to_str().is_none() {
-        return Err(walk::not_utf8(top));
+        return Err(walk::refused(top, walk::NOT_UTF8));
     }
     if name.as_bytes().len() > core::key::MAX_TEXT {
-        return Err(walk::too_long(top));
+        return Err(walk::refused(top, walk::TOO_LONG));
     }
     let mut draft = FolderDraft::default();
     draft.push(EntryKind::File, name, &[], state);
@@ -124,11 +163,15 @@ fn single_file(top: &Path, state: FileState) -> Result<State> {
     // Resolved, because files are opened without following symbolic links.
     let file = fs::canonicalize(top)
         .map_err(|error| Error::request(format!("{}: {}", walk::shown(top), walk::why(&error))))?;
-    Ok(State::new(file, None, Inventory::new(vec![folder]), Vec::new()))
+    let skip = (!state.has_mtime_of(found)).then(|| Skip { file: file.clone(), why: walk::INEXACT_TIME.to_owned() });
+    let found =
+        Walked { entries: Inventory::new(vec![folder]), skips: skip.into_iter().collect(), left_out: Vec::new() };
+    Ok(State::new(file, None, found))
 }
 
 impl State {
-    fn new(top: PathBuf, beneath: Option<Beneath>, entries: Inventory, skips: Vec<Skip>) -> Self {
+    fn new(top: PathBuf, beneath: Option<Beneath>, found: Walked) -> Self {
+        let Walked { entries, skips, left_out } = found;
         let mut counts = Counts::default();
         for index in 0..entries.len() {
             match entries.kind(index) {
@@ -140,7 +183,7 @@ impl State {
                 EntryKind::Folder => counts.folders += 1,
             }
         }
-        Self { top, beneath, entries, skips, counts }
+        Self { top, beneath, entries, skips, left_out, counts }
     }
 
     /// What the walk left out.
@@ -166,7 +209,7 @@ impl State {
         let path = self.entries.path(index);
         let FileState { size, ctime_ns, inode, device, mode, owner, .. } = now;
         let kind = self.entries.kind(index).name();
-        let fields = (path.to_string_lossy(), kind, size, mode, now.mtime_ns(), ctime_ns, inode, device, owner);
+        let fields = (path.to_string_lossy(), kind, size, mode, now.mtime_ns, ctime_ns, inode, device, owner);
         tuples::SURVEY_ENTRY.instance(py, fields)
     }
 
@@ -221,7 +264,13 @@ impl Survey {
     /// What was skipped: pairs of the location and the reason, in the order of locations.
     #[getter]
     fn skipped(&self) -> Vec<(PathBuf, String)> {
-        self.0.skips.iter().map(|skip| (skip.file.clone(), skip.why.clone())).collect()
+        pairs(&self.0.skips)
+    }
+
+    /// What is excluded, without what is below it: pairs of the location and the reason, in order.
+    #[getter]
+    fn left_out(&self) -> Vec<(PathBuf, String)> {
+        pairs(&self.0.left_out)
     }
 
     /// Return the location of an entry on the disk. O(depth).
@@ -234,6 +283,10 @@ impl Survey {
     fn location(&self, index: isize) -> PyResult<PathBuf> {
         Ok(self.0.location(place(index, self.0.entries.len())?))
     }
+}
+
+fn pairs(skips: &[Skip]) -> Vec<(PathBuf, String)> {
+    skips.iter().map(|skip| (skip.file.clone(), skip.why.clone())).collect()
 }
 
 /// The place that an index of Python means.

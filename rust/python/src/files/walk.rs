@@ -18,7 +18,7 @@ use rustix::fs::{self, AtFlags, Dir, FileType};
 
 use super::beneath::Beneath;
 use super::entries::{EntryKind, FileState, FolderDraft, FolderItems, Inventory};
-use super::ignores::{Excludes, Ignores};
+use super::ignores::{Excludes, Ignores, Opened};
 
 /// The maximum length of a path in a map, in bytes.
 const MAX_PATH_BYTES: usize = core::key::MAX_TEXT;
@@ -38,6 +38,19 @@ pub(super) struct Skip {
 pub(super) struct Walked {
     pub(super) entries: Inventory,
     pub(super) skips: Vec<Skip>,
+    /// What patterns exclude, without what is below it.
+    pub(super) left_out: Vec<Skip>,
+}
+
+/// What becomes of that which no map has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unmapped {
+    /// A name that is not UTF-8 or a path that is too long is an error; special files and the reserved name are skipped.
+    Refused,
+    /// All of it is skipped.
+    Skipped,
+    /// The names and paths are skipped; special files and the reserved name are left out.
+    LeftOut,
 }
 
 /// A folder that is to be listed.
@@ -58,6 +71,7 @@ struct Shared {
     busy: usize,
     folders: Vec<FolderItems>,
     skips: Vec<Skip>,
+    left_out: Vec<Skip>,
     failures: Vec<(PathBuf, Error)>,
 }
 
@@ -65,6 +79,7 @@ struct Walk<'a, F> {
     top: &'a Path,
     beneath: &'a Beneath,
     excludes: &'a Excludes,
+    unmapped: Unmapped,
     is_interrupted: &'a F,
     shared: Mutex<Shared>,
     changed: Condvar,
@@ -76,14 +91,16 @@ struct Walk<'a, F> {
 /// opened below `top` without following links, and what is in it is reached by its descriptor.
 ///
 /// # Errors
-/// [`Error::Input`], naming the file, if a name is not UTF-8, a path is too long or a pattern malformed; the first one in
-/// the order of paths. An interrupt ends the walk early.
+/// [`Error::Input`], naming the file, if a name is not UTF-8 or a path is too long, unless these are skipped, or if a file
+/// of patterns cannot be read or parsed; the first one in the order of paths. An interrupt ends the walk early.
 pub(super) fn walk(
     (top, beneath): (&Path, &Beneath),
     excludes: &Excludes,
+    unmapped: Unmapped,
     is_interrupted: &(impl Fn() -> bool + Sync),
 ) -> Result<Walked> {
-    let walk = Walk { top, beneath, excludes, is_interrupted, shared: Mutex::default(), changed: Condvar::new() };
+    let walk =
+        Walk { top, beneath, excludes, unmapped, is_interrupted, shared: Mutex::default(), changed: Condvar::new() };
     {
         let mut shared = walk.lock();
         shared.jobs.push_back(WalkJob { number: 0, above: (0, 0), below: PathBuf::new(), ignores: None });
@@ -102,7 +119,8 @@ pub(super) fn walk(
         return Err(error);
     }
     shared.skips.sort_unstable();
-    Ok(Walked { entries: Inventory::new(shared.folders), skips: shared.skips })
+    shared.left_out.sort_unstable();
+    Ok(Walked { entries: Inventory::new(shared.folders), skips: shared.skips, left_out: shared.left_out })
 }
 
 impl<F: Fn() -> bool + Sync> Walk<'_, F> {
@@ -139,6 +157,13 @@ impl<F: Fn() -> bool + Sync> Walk<'_, F> {
 
     fn skip(&self, file: PathBuf, why: impl Into<String>) {
         self.lock().skips.push(Skip { file, why: why.into() });
+    }
+
+    /// Notes something that is never added, whatever it is called.
+    fn skip_unmapped(&self, file: PathBuf, why: &str) {
+        let skip = Skip { file, why: why.to_owned() };
+        let mut shared = self.lock();
+        if self.unmapped == Unmapped::LeftOut { shared.left_out.push(skip) } else { shared.skips.push(skip) }
     }
 
     /// Where a folder is, for messages.
@@ -188,7 +213,7 @@ impl<F: Fn() -> bool + Sync> Walk<'_, F> {
     ) -> io::Result<()> {
         let file = || path.join(text(name));
         if job.number == 0 && text(name) == RESERVED_NAME {
-            self.skip(file(), "the name is reserved");
+            self.skip_unmapped(file(), "the name is reserved");
             return Ok(());
         }
         let found = fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -197,12 +222,15 @@ impl<F: Fn() -> bool + Sync> Walk<'_, F> {
             FileType::Directory => EntryKind::Folder,
             FileType::Symlink => EntryKind::Link,
             _ => {
-                self.skip(file(), "not a regular file");
+                self.skip_unmapped(file(), "not a regular file");
                 return Ok(());
             }
         };
         let target = if kind == EntryKind::Link { fs::readlinkat(folder, name, Vec::new())? } else { c"".to_owned() };
         let (target, state) = (target.as_bytes(), FileState::of(&found));
+        if !state.has_mtime_of(&found) {
+            self.skip(file(), INEXACT_TIME);
+        }
         if target.len() > coregw_ops::folder::attributes::MAX_LINK_BYTES || !draft.push(kind, text(name), target, state)
         {
             self.skip(file(), "the name or the target is too long");
@@ -217,23 +245,38 @@ impl<F: Fn() -> bool + Sync> Walk<'_, F> {
         opened: BorrowedFd<'_>,
         draft: FolderDraft,
     ) -> Result<(), (PathBuf, Error)> {
-        let ignores = self.excludes.enter((path, opened), draft.names(), job.ignores.clone());
+        let at = Opened { path, below: &job.below, folder: opened };
+        let ignores = self.excludes.enter(&at, draft.names(), job.ignores.clone());
         let ignores = ignores.map_err(|error| (path.to_path_buf(), error))?;
+        let (mut left_out, mut skips, mut failure) = (Vec::new(), Vec::new(), None);
         let folder = draft.finish(job.above, |name, kind| {
             let name = OsStr::from_bytes(name);
-            !self.excludes.excludes(ignores.as_ref(), &path.join(name), name, kind == EntryKind::Folder)
+            let below = job.below.join(name);
+            if let Some(why) = self.excludes.reason(ignores.as_deref(), &below, name, kind == EntryKind::Folder) {
+                left_out.push(Skip { file: path.join(name), why });
+                return false;
+            }
+            let why = if name.to_str().is_none() {
+                NOT_UTF8
+            } else if below.as_os_str().len() > MAX_PATH_BYTES {
+                TOO_LONG
+            } else {
+                return true;
+            };
+            if self.unmapped == Unmapped::Refused {
+                failure.get_or_insert_with(|| (path.join(name), refused(&path.join(name), why)));
+            } else {
+                skips.push(Skip { file: path.join(name), why: why.to_owned() });
+            }
+            false
         });
-        let above = path.as_os_str().len() - self.top.as_os_str().len();
-        for item in &folder.items {
-            let name = folder.name(item);
-            let file = || path.join(name);
-            if name.to_str().is_none() {
-                return Err((file(), not_utf8(&file())));
-            }
-            if above + 1 + name.len() > MAX_PATH_BYTES + 1 {
-                return Err((file(), too_long(&file())));
-            }
+        if let Some(failure) = failure {
+            return Err(failure);
         }
+        let mut shared = self.lock();
+        shared.left_out.append(&mut left_out);
+        shared.skips.append(&mut skips);
+        drop(shared);
         self.queue(job, folder, ignores.as_ref());
         Ok(())
     }
@@ -284,17 +327,15 @@ pub(super) fn why(error: &io::Error) -> String {
     }
 }
 
-/// The refusal of a name that no path of a map has.
-pub(super) fn not_utf8(file: &Path) -> Error {
-    refused(file, "the name is not UTF-8")
-}
+/// What is lost of an entry with such a time.
+pub(super) const INEXACT_TIME: &str = "its time is not between 1677 and 2262: the nearest is recorded";
+/// Why no path of a map has a name.
+pub(super) const NOT_UTF8: &str = "the name is not UTF-8";
+/// Why no map has a path.
+pub(super) const TOO_LONG: &str = "the path is longer than 4096 bytes";
 
-/// The refusal of a path that is too long for a map.
-pub(super) fn too_long(file: &Path) -> Error {
-    refused(file, "the path is longer than 4096 bytes")
-}
-
-fn refused(file: &Path, why: &str) -> Error {
+/// The refusal of a file that no map has.
+pub(super) fn refused(file: &Path, why: &str) -> Error {
     Error::input(InputCode::InvalidPath, format!("{}: {why}", shown(file)))
 }
 

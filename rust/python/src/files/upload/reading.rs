@@ -148,8 +148,7 @@ impl Reading {
                         continue;
                     };
                     let state = self.state.entries.state(index);
-                    let is_same =
-                        old.stat.is_some_and(|stat| stat.is_older_than(before) && Some(stat) == Stat::of(&state));
+                    let is_same = old.stat.is_some_and(|stat| stat.is_older_than(before) && stat == Stat::of(&state));
                     if hashed.targets.set(index, &target) && is_same {
                         knowledge[index] = Knowledge::Remembered;
                         self.progress.fetch_add(state.size, Ordering::Relaxed);

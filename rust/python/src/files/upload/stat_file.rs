@@ -39,10 +39,9 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    /// None for a file whose time is out of range.
-    pub(super) fn of(state: &FileState) -> Option<Self> {
-        let mtime = state.mtime_ns()?;
-        Some(Self { inode: state.inode, size: state.size, mtime, ctime: state.ctime_ns })
+    pub(super) fn of(state: &FileState) -> Self {
+        let FileState { inode, size, mtime_ns: mtime, ctime_ns: ctime, .. } = *state;
+        Self { inode, size, mtime, ctime }
     }
 
     /// Whether the file had not changed for some time at this time, in nanoseconds since 1970.
@@ -224,7 +223,7 @@ pub(super) fn write(file: &Path, header: &Header, hashed: &Hashed, recorded: Rec
         let target = hashed.targets.get(index);
         let record = hashed.record(index, recorded).ok().flatten().map(|record| record.target);
         if target.is_some() || record.is_some() {
-            let stat = target.and_then(|_| Stat::of(&hashed.now(index)));
+            let stat = target.map(|_| Stat::of(&hashed.now(index)));
             let path = hashed.state.entries.path(index).into_os_string().into_encoded_bytes();
             writer.push(&OldEntry { path, stat, target, record })?;
         }
