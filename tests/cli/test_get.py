@@ -98,3 +98,46 @@ def test_a_dry_run_refuses_what_get_refuses(run: Run, root: str, dest: Path) -> 
 
 def test_get_says_how_many_files_it_has_replaced(run: Run, root: str, dest: Path) -> None:
     assert "(1 file replaced)" in run("get", root, dest).stderr
+
+
+def test_delete_spares_what_add_leaves_out(run: Run, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    for name in ("docs/a", "build/kept", ".git/HEAD", "build/out.o", "old/deep/b.o", "old/c", "x.log", "x.tmp"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(name)
+    (tree / ".coregwignore").write_text("*.o\n")
+    (tree / ".gitignore").write_text("*.log\n")
+    spared = ["--gitignore", "--exclude", "*.tmp"]
+    root = run("add", tree, *spared, "--exclude", "/old").stdout.strip()
+    planned = run("get", root, tree, "--delete", "-n", *spared)
+    assert planned.stdout == "- old/c\n"
+    assert run("get", root, tree, "--delete", *spared).exit_code == 0
+    names = lambda: sorted(str(path.relative_to(tree)) for path in tree.rglob("*") if path.is_file())  # noqa: E731
+    left = [".coregwignore", ".git/HEAD", ".gitignore", "build/kept", "build/out.o", "docs/a", "old/deep/b.o"]
+    assert names() == [*left, "x.log", "x.tmp"]
+    assert run("verify", root, tree, "--as-added", *spared, "--exclude", "/old").exit_code == 0
+    assert run("get", root, tree, "--delete").exit_code == 0
+    assert names() == left
+    (tree / ".coregwignore").write_text("a[\n")
+    refused = run("get", root, tree, "--delete")
+    assert (refused.exit_code, names()) == (1, left)
+    assert ".coregwignore: line 1: " in refused.stderr
+    assert run("get", root, tree, "--delete-excluded").exit_code == 0
+    assert names() == [".coregwignore", ".gitignore", "build/kept", "docs/a"]
+    assert run("verify", root, tree).exit_code == 0
+
+
+def test_what_is_excluded_is_not_replaced_by_something_else(run: Run, root: str, tmp_path: Path) -> None:
+    dest = tmp_path / "dest"
+    (dest / "readme" / ".git").mkdir(parents=True)
+    (dest / "docs").write_text("own")
+    (dest / ".coregwignore").write_text("docs\n")
+    for path in ("docs", "readme"):
+        refused = run("get", root, dest, "--delete")
+        assert refused.exit_code == 1
+        assert f"{dest}/{path}: is " in refused.stderr
+        assert "--delete-excluded replaces it" in refused.stderr
+        (dest / ".coregwignore").write_text("")
+    assert (dest / "docs").read_text() == "own"
+    assert run("get", root, dest, "--delete-excluded").exit_code == 0
+    assert (dest / "readme").read_text() == "readme"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -108,6 +109,109 @@ def test_modes_links_times_and_empty_folders_come_back(run: Run, folder: Path, t
     assert run("verify", root, tmp_path / "out").exit_code == 0
 
 
+def make_protected(folder: Path) -> None:
+    """A folder with what only some options restore, and with times that are not those of its creation."""
+    for name in ("shared", "private", "group", "empty", "read-only"):
+        (folder / name).mkdir(parents=True)
+        if name != "empty":
+            (folder / name / "x").write_text(name)
+    for name, mode in (
+        ("run", 0o755),
+        ("plain", 0o640),
+        ("suid", 0o4755),
+        ("private/secret", 0o644),
+        ("sticky", 0o1600),
+    ):
+        (folder / name).write_text(name)
+        (folder / name).chmod(mode)
+    (folder / "link").symlink_to("plain")
+    os.setxattr(folder / "plain", "user.kept", b"new")
+    for name, mode in (("shared", 0o1777), ("private", 0o700), ("group", 0o2775), ("read-only", 0o555)):
+        (folder / name).chmod(mode)
+    for number, path in enumerate([*folder.rglob("*"), folder]):
+        os.utime(path, ns=(0, 1_500_000_000_000_000_001 + number), follow_symlinks=False)
+
+
+def change_destination(dest: Path) -> None:
+    """Change everything that a restore can set, and add what it has to delete."""
+    for name, mode in (("plain", 0o777), ("run", 0o600), ("shared", 0o777), ("private", 0o1755), ("group", 0o777)):
+        (dest / name).chmod(mode)
+    for name in ("plain", "run", "shared"):
+        os.setxattr(dest / name, "user.stale", b"x")
+        os.setxattr(os.fsencode(dest / name), b"user.\xff", b"x")
+    os.setxattr(dest / "plain", "user.kept", b"old")
+    if (dest / "link").is_symlink():
+        os.utime(dest / "link", ns=(0, 5), follow_symlinks=False)
+    for name in (".git/hooks/x", "more/x", ".coregw/x"):
+        (dest / name).parent.mkdir(parents=True)
+        (dest / name).write_text("x")
+    (dest / ".coregwignore").write_text("more\n.coregwignore\n")
+    (dest / "plain2").symlink_to("plain")
+    os.mkfifo(dest / "pipe")
+    if (dest / "empty").exists():
+        (dest / "empty").rmdir()
+
+
+OPTIONS: list[list[str]] = [[], ["--xattrs"], *([["--owner"], ["--owner", "--xattrs"]] if os.geteuid() == 0 else [])]
+
+
+@pytest.mark.parametrize("level", ["all", "no-times", "exec", "none"])
+@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
+def test_verify_accepts_what_get_has_restored_with_the_same_options(
+    run: Run, tmp_path: Path, level: str, options: list[str]
+) -> None:
+    if options and level in ("exec", "none"):
+        pytest.skip("records neither owners nor extended attributes")
+    source = tmp_path / "source"
+    make_protected(source)
+    root = run("add", source, "--attributes", level, *options).stdout.strip()
+    (tmp_path / "empty").mkdir()
+    for name in ("new", "empty", "changed"):
+        got = run("get", root, tmp_path / name, *options)
+        assert got.exit_code == 0, got.stderr
+        verified = run("verify", root, tmp_path / name, *options, "--attributes", level)
+        assert verified.exit_code == 0, verified.stderr
+    change_destination(tmp_path / "changed")
+    assert run("verify", root, tmp_path / "changed", *options).exit_code == 3
+    got = run("get", root, tmp_path / "changed", "--delete-excluded", *options)
+    assert got.exit_code == 0, got.stderr
+    verified = run("verify", root, tmp_path / "changed", *options, "--attributes", level)
+    assert verified.exit_code == 0, verified.stderr
+    if level in ("all", "no-times"):
+        assert stat.S_IMODE((tmp_path / "changed" / "shared").stat().st_mode) == 0o1777
+        assert stat.S_IMODE((tmp_path / "new" / "suid").stat().st_mode) == (0o4755 if "--owner" in options else 0o755)
+    if "--xattrs" in options:
+        assert os.listxattr(tmp_path / "changed" / "plain") == ["user.kept"]
+        assert os.listxattr(tmp_path / "changed" / "shared") == []
+
+
+def test_get_keeps_the_set_gid_bit_of_folders_that_exist(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "source" / "d").mkdir(parents=True)
+    (tmp_path / "source" / "d").chmod(0o755)
+    root = run("add", tmp_path / "source").stdout.strip()
+    (tmp_path / "dest" / "d").mkdir(parents=True)
+    (tmp_path / "dest" / "d").chmod(0o2700)
+    assert run("get", root, tmp_path / "dest").exit_code == 0
+    assert stat.S_IMODE((tmp_path / "dest" / "d").stat().st_mode) == 0o2755
+    assert run("verify", root, tmp_path / "dest").exit_code == 0
+
+
+def test_a_time_that_no_root_can_have_is_reported(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    late = tmp_path / "source" / "late"
+    late.touch()
+    os.utime(late, (0, 10_413_792_000))  # 2300
+    if late.stat().st_mtime != 10_413_792_000:
+        pytest.skip("the file system has no such times")
+    for path in (tmp_path / "source", late):
+        added = run("add", path)
+        assert added.exit_code == 0
+        assert "late: its time is not between 1677 and 2262: the nearest is recorded" in added.stderr
+        assert run("get", added.stdout.strip(), tmp_path / f"out of {path.name}").exit_code == 0
+        assert run("verify", added.stdout.strip(), tmp_path / f"out of {path.name}").exit_code == 0
+        assert run("verify", added.stdout.strip(), path).exit_code == 3
+
+
 def described(folder: Path) -> dict[str, tuple[int, int]]:
     """The type with the mode, and the time of modification, of everything in a folder."""
     states = {str(path.relative_to(folder)): path.lstat() for path in folder.rglob("*")}
@@ -122,7 +226,7 @@ def test_ls_lists_files_folders_and_whole_trees(run: Run, folder: Path) -> None:
         os.utime(folder / path, ns=(0, 1_700_000_000_999_999_999), follow_symlinks=False)
     (folder / "docs" / "none").chmod(0o1700)
     (folder / "docs" / "deep").chmod(0o755)
-    root = run("add", folder).stdout.strip()
+    root = run("add", folder, "--owner").stdout.strip()
     moment = "2023-11-14 22:13:20"
     assert run("ls", root, "docs").stdout.splitlines() == [
         "           -  deep/",

@@ -337,7 +337,7 @@ def test_no_link_is_followed_and_nothing_that_exists_is_written_to(tmp_path: Pat
     assert (outside / "file").read_bytes() == b"mine"
 
 
-def test_attributes_are_set_and_special_bits_are_not(tmp_path: Path) -> None:
+def test_attributes_are_set_and_of_special_bits_the_sticky_one_of_folders(tmp_path: Path) -> None:
     top = tmp_path / "top"
     top.mkdir()
     (top / "kept").write_bytes(A)
@@ -364,7 +364,7 @@ def test_attributes_are_set_and_special_bits_are_not(tmp_path: Path) -> None:
         (mode & 0o777, seconds * 1_000_000_000 + 7) for seconds, mode in enumerate(modes.values())
     ]
     assert seen("d") == (0o555, -1)
-    assert seen("d", "empty")[0] == 0o777
+    assert seen("d", "empty")[0] == 0o1777
     assert seen("kept") == (0o640, 5)
     assert seen("d", "link")[1] == 12
     assert (top / "d" / "link").readlink() == Path("../kept")
@@ -411,3 +411,30 @@ def test_a_writer_that_is_stopped_makes_no_links_and_folders(tmp_path: Path) -> 
             call()
     writer.close()
     assert names(tmp_path) == []
+
+
+def test_folders_are_never_more_open_than_before_and_afterwards(tmp_path: Path) -> None:
+    """Others who may enter a folder could read what is written before it gets its mode."""
+    (tmp_path / "closes").mkdir(mode=0o755)
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o2777)
+    modes = {"new": 0o750, "new/secret": 0o700, "read-only": 0o555, "closes": 0o710, "shared": 0o1777}
+    writer = _core.FolderWriter(tmp_path)
+    for path, mode in modes.items():
+        writer.add_folder(path.split("/"), mode, exists=(tmp_path / path).exists())
+        writer.add_file([*path.split("/"), "file"], [(cid(A), None)], 0o644)
+    writer.start()
+
+    def found() -> dict[str, int]:
+        return {path: stat.S_IMODE((tmp_path / path).stat().st_mode) for path in modes}
+
+    answers = Answers([A])
+    (sink,) = [writer.request(LIMIT, LIMIT)]
+    assert sink is not None
+    meanwhile = {"new": 0o750, "new/secret": 0o700, "read-only": 0o755, "closes": 0o710, "shared": 0o3777}
+    assert found() == meanwhile
+    sink.write(car(*(answers.datas[each] for each in sink.cids)))
+    assert sink.finish() == []
+    writer.finish()
+    writer.close()
+    assert found() == {**modes, "shared": 0o3777}

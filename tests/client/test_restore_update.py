@@ -20,8 +20,9 @@ import pytest
 from coregw import encode_attributes
 from coregw.client import AsyncClient, Client
 from coregw.client.folders import filling
+from coregw.client.folders import restore as restoring
 from coregw.client.folders.destination import survey_existing
-from coregw.client.folders.restore import Extras, Restored, restore_folder
+from coregw.client.folders.restore import Deletion, Extras, Restored, restore_folder
 from coregw.errors import InvalidInput, PayloadNotFound, ProofError, Unavailable
 from descriptors import more_descriptors
 from gateways import Reply, lying_gateway, names
@@ -133,7 +134,7 @@ def test_folders_of_any_depth_are_listed_with_few_descriptors(tmp_path: Path) ->
 
 def test_what_the_tree_lacks_is_deleted_on_request(gateway: str, root_of: Callable[..., str], out: Path) -> None:
     (out / "extra/loop").symlink_to("../..")
-    assert restore(gateway, root_of(FILES), out, delete=True).deleted == 2
+    assert restore(gateway, root_of(FILES), out, delete=Deletion()).deleted == 2
     assert content(out) == FILES
     assert (out.parent / "outside").read_bytes() == b"mine"
 
@@ -150,7 +151,7 @@ def test_files_in_the_place_of_folders_are_replaced_on_request_only(
     with pytest.raises(InvalidInput, match=rf"{path.removesuffix('/x')}: {why}.*; --delete replaces it"):
         restore(gateway, root_of(files), out)
     assert content(out) == before
-    restore(gateway, root_of(files), out, delete=True)
+    restore(gateway, root_of(files), out, delete=Deletion())
     assert content(out) == files
     assert (out.parent / "outside").read_bytes() == b"mine"
 
@@ -327,3 +328,28 @@ def test_the_blocking_client_restores_too(
     assert client.get(root, tmp_path / "out", delete=True) == Restored(0, 0, kept=5, deleted=1)
     with pytest.raises(InvalidInput, match="not a map root"):
         client.get(client.put_payload(b"x"), tmp_path / "other")
+
+
+def test_a_private_folder_is_private_when_it_is_moved_into_a_destination(
+    gateway: str, root_of: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes: list[int] = []
+    real = restoring.publish
+
+    def publish(tree: Path, destination: Path, *, existed: bool) -> None:
+        modes.append(stat.S_IMODE((tree / "private").stat().st_mode))
+        real(tree, destination, existed=existed)
+
+    monkeypatch.setattr(restoring, "publish", publish)
+    records = {"private": {"kind": "folder", "mode": 0o500}, "private/x": {"mode": 0o644}}
+    root = root_of({"private/x": b"x"}, records=records)
+    (tmp_path / "dest").mkdir()
+    for extras in (Extras(), Extras(xattrs=True)):
+        (tmp_path / "dest").rmdir()
+        (tmp_path / "dest").mkdir()
+        restore(gateway, root, tmp_path / "dest", extras=extras)
+        assert stat.S_IMODE((tmp_path / "dest" / "private").stat().st_mode) == 0o500
+        (tmp_path / "dest" / "private").chmod(0o700)
+        (tmp_path / "dest" / "private" / "x").unlink()
+        (tmp_path / "dest" / "private").rmdir()
+    assert modes == [0o700, 0o700]

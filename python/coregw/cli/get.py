@@ -32,7 +32,10 @@ __all__ = ["command"]
 @click.command("get", short_help="Write the verified tree of ROOT to a folder, or update one.")
 @click.argument("root", shell_complete=trusted_names)
 @click.argument("dest", type=LOCAL_PATH)
-@click.option("--delete", is_flag=True, help="Delete what is in DEST but not in the tree.")
+@click.option("--delete", is_flag=True, help="Delete what is in DEST but not in the tree, unless `add` leaves it out.")
+@click.option("--delete-excluded", is_flag=True, help="Delete also what `coregw add` leaves out.")
+@click.option("--exclude", metavar="PATTERN", multiple=True, help="With --delete: spare what matches (repeatable).")
+@click.option("--gitignore", is_flag=True, help="With --delete: spare also what .gitignore files exclude.")
 @click.option("-n", "--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
 @click.option(
     "--in-place", is_flag=True, help="Fill a new DEST file by file, so that a failed attempt can be continued."
@@ -42,7 +45,7 @@ __all__ = ["command"]
 @click.option("--cache/--no-cache", "use_cache", default=True, help="Whether to read only files that have changed.")
 @json_option
 @gateway_option
-def command(root: str, dest: Path, gateway: GatewayChoice, as_json: bool, **options: bool) -> None:
+def command(root: str, dest: Path, gateway: GatewayChoice, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - click's
     """Write the tree of ROOT to the folder DEST.
 
     The listing and every byte are verified. If a path cannot be a file here ("." and "..", NUL, path separators, a file
@@ -52,6 +55,9 @@ def command(root: str, dest: Path, gateway: GatewayChoice, as_json: bool, **opti
     A new or empty DEST gets the whole tree or nothing. In any other DEST, files with the right bytes stay, and each of
     the others is replaced when its new version is complete. Files that are not in the tree stay, unless --delete is
     given. After a failure or a kill, the same command continues.
+
+    --delete spares what `coregw add` leaves out: .git, and what patterns in the .coregwignore files of DEST exclude. To
+    `coregw verify`, DEST is the tree after --delete-excluded; if something was spared, with --as-added.
 
     Changes that were made in DEST are lost where the tree has other bytes. To see that before, --dry-run prints "+"
     (new), "~" (replaced) or "-" (deleted) and a path for each file, link or folder; it compares no attributes, and
@@ -107,14 +113,14 @@ def _show(plan: RestorePlan, dest: Path, as_json: bool) -> None:
     note(f"{dest} would have {numbers}, {plan.kept:,} kept; nothing was changed")
 
 
-async def _plan(gateway: GatewayChoice, root: str, dest: Path, options: dict[str, bool], bar: Bar) -> RestorePlan:
+async def _plan(gateway: GatewayChoice, root: str, dest: Path, options: dict[str, Any], bar: Bar) -> RestorePlan:
     from coregw.client.folders.restore import plan_restore
 
     async with async_client(gateway) as client:
         return await plan_restore(client, root, dest, **_shared(dest, options, bar))
 
 
-async def _get(gateway: GatewayChoice, root: str, dest: Path, options: dict[str, bool], bar: Bar) -> Restored:
+async def _get(gateway: GatewayChoice, root: str, dest: Path, options: dict[str, Any], bar: Bar) -> Restored:
     from coregw.client.folders.restore import Extras, restore_folder
 
     extras = Extras(owners=options["owner"], xattrs=options["xattrs"])
@@ -123,10 +129,13 @@ async def _get(gateway: GatewayChoice, root: str, dest: Path, options: dict[str,
         return await restore_folder(client, root, dest, in_place=options["in_place"], extras=extras, **shared)
 
 
-def _shared(dest: Path, options: dict[str, bool], bar: Bar) -> dict[str, Any]:
+def _shared(dest: Path, options: dict[str, Any], bar: Bar) -> dict[str, Any]:
     """Return the arguments of a restore that its plan has as well."""
+    from coregw.client.folders.restore import Deletion
     from coregw.folders.restore_cache import RestoreCache
 
     set_total, advance = bar
+    excluded = options["delete_excluded"]
+    delete = Deletion(excluded, options["exclude"], options["gitignore"]) if options["delete"] or excluded else None
     cache = RestoreCache.of(dest) if options["use_cache"] else None
-    return {"delete": options["delete"], "cache": cache, "started": set_total, "progress": advance}
+    return {"delete": delete, "cache": cache, "started": set_total, "progress": advance}

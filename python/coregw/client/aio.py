@@ -317,6 +317,9 @@ class AsyncClient(AsyncDriver):
         dest: Path,
         *,
         delete: bool = False,
+        delete_excluded: bool = False,
+        exclude: Sequence[str] = (),
+        gitignore: bool = False,
         in_place: bool = False,
         owners: bool = False,
         xattrs: bool = False,
@@ -331,7 +334,11 @@ class AsyncClient(AsyncDriver):
         Args:
             root: A map root.
             dest: The folder. Its parent must exist.
-            delete: Whether what is in `dest` but not in the tree is deleted.
+            delete: Whether what is in `dest` but not in the tree is deleted, except for what `add` leaves out:
+                ``.git``, and what patterns in ``.coregwignore`` files of `dest` exclude.
+            delete_excluded: Whether that is deleted as well.
+            exclude: Patterns of what else is not deleted, as for `add`. Nothing of the tree is left out.
+            gitignore: Whether ``.gitignore`` files count as well.
             in_place: Whether a new `dest` is filled file by file as well.
             owners: Whether owners, and set-uid and set-gid bits, are restored.
             xattrs: Whether extended attributes are restored.
@@ -339,17 +346,23 @@ class AsyncClient(AsyncDriver):
             progress: Called with further numbers of bytes that were written or compared.
 
         Raises:
-            InvalidInput: `root` is not a map root; a path can't be made here, and the message names it; or another
-                process is restoring `dest`.
+            InvalidInput: `root` is not a map root; a path can't be made here, and the message names it; another
+                process is restoring `dest`; or a file of patterns in it can't be read or parsed.
             OSError: The file system refused an operation.
             PayloadNotFound: The gateway does not hold a payload.
         """
-        from coregw.client.folders.restore import Extras, restore_folder  # noqa: PLC0415 - few programs need it
+        from coregw.client.folders.restore import Deletion, Extras, restore_folder  # noqa: PLC0415 - few programs need it
         from coregw.folders.restore_cache import RestoreCache  # noqa: PLC0415 - the same
 
-        extras, cache = Extras(owners, xattrs), RestoreCache.of(dest) if use_cache else None
         return await restore_folder(
-            self, self.root(root), dest, delete=delete, in_place=in_place, extras=extras, cache=cache, progress=progress
+            self,
+            self.root(root),
+            dest,
+            delete=Deletion(delete_excluded, exclude, gitignore) if delete or delete_excluded else None,
+            in_place=in_place,
+            extras=Extras(owners, xattrs),
+            cache=RestoreCache.of(dest) if use_cache else None,
+            progress=progress,
         )
 
     async def diff_tree(

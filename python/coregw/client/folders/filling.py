@@ -112,11 +112,10 @@ class Filler:
             elif entry.kind == "file":
                 parts = await list_of(self._client, entry) or [(entry.target or "", None)]
                 self._writer.add_file(entry.segments, parts, *attributes_of(entry), list=entry.target)
-            elif is_at_top and self._writer.is_moved:
-                self._writer.add_folder(entry.segments)
-                self.top_folders.append(entry)
             else:
                 self._writer.add_folder(entry.segments, *attributes_of(entry))
+                if is_at_top and self._writer.is_moved:
+                    self.top_folders.append(entry)
             if entry.kind == "map":
                 maps.append(entry)
         self._listed.send()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,8 +21,8 @@ class Extras(NamedTuple):
     """What is restored besides content, permissions, times and links.
 
     Attributes:
-        owners: The owning user and group, and with them the set-uid, set-gid and sticky bits.
-        xattrs: Extended attributes of files and folders.
+        owners: The owning user and group, and with them the set-uid and set-gid bits.
+        xattrs: Extended attributes of files and folders. Those of users that the tree does not have are removed.
     """
 
     owners: bool = False
@@ -35,8 +36,8 @@ def set_extras(top: Path, entries: Iterable[FolderEntry | PlannedFile], extras: 
         OSError: The system refuses one; the error names the file.
     """
     for entry in entries:
-        known = entry.attributes
-        if known is None or not ((extras.owners and known.owner) or (extras.xattrs and known.xattrs)):
+        known = entry.attributes or Attributes("file", None, None, None, None, None, {})
+        if not ((extras.owners and known.owner) or (extras.xattrs and known.kind != "link")):
             continue
         path = top.joinpath(*entry.segments)
         try:
@@ -51,12 +52,28 @@ def _set(folder: int, name: str, known: Attributes, extras: Extras) -> None:
         os.chown(name, *known.owner, dir_fd=folder, follow_symlinks=False)
     if known.kind == "link":
         return  # has neither a mode nor extended attributes of users
+    stale = _stale(folder, name, known) if extras.xattrs else []
+    if not (extras.owners and known.owner) and not stale and not known.xattrs:
+        return
     descriptor = os.open(name, _OPEN, dir_fd=folder)
     try:
         if extras.owners and known.owner is not None and known.mode is not None:
             os.fchmod(descriptor, known.mode)  # after the owner, since a change of owner clears the special bits
+        for attribute in stale:
+            os.removexattr(descriptor, attribute)
         if extras.xattrs:
             for attribute, value in known.xattrs.items():
                 os.setxattr(descriptor, attribute, value)
     finally:
         os.close(descriptor)
+
+
+def _stale(folder: int, name: str, known: Attributes) -> list[str]:
+    """Return the extended attributes of users that a file or folder has, and the tree does not have."""
+    try:
+        found = os.listxattr(f"/proc/self/fd/{folder}/{name}", follow_symlinks=False)  # it may not be readable
+    except OSError as error:
+        if error.errno == errno.ENOTSUP:
+            return []
+        raise
+    return [attribute for attribute in found if attribute.startswith("user.") and attribute not in known.xattrs]

@@ -11,8 +11,11 @@ A cache of the files' states, like that of adding, tells which files have the ri
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Set as AbstractSet
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -39,9 +42,9 @@ from coregw.client.query import CidLike
 from coregw.errors import InvalidInput
 from coregw.folders.attributes import FolderEntry
 from coregw.folders.restore_cache import RestoreCache
-from coregw.folders.survey import Skipped
+from coregw.folders.survey import Skipped, survey
 
-__all__ = ["Extras", "RestorePlan", "Restored", "plan_restore", "restore_folder"]
+__all__ = ["Deletion", "Extras", "RestorePlan", "Restored", "plan_restore", "restore_folder"]
 
 COMPARED_BYTES = 256 << 20
 """Bytes of existing files that are compared in one call."""
@@ -89,6 +92,9 @@ class RestorePlan:
     skipped: list[Skipped]
 
 
+Segments = tuple[str, ...]
+
+
 class _Tree(NamedTuple):
     """What is to be restored: nothing of it clashes, and the links stay inside."""
 
@@ -96,6 +102,32 @@ class _Tree(NamedTuple):
     links: list[FolderEntry]
     folders: list[FolderEntry]
     skipped: list[FolderEntry]
+
+
+class Deletion(NamedTuple):
+    """Which of the things that a destination has and the tree has not are deleted.
+
+    Attributes:
+        excluded: Whether what ``coregw add`` leaves out is deleted as well: ``.git``, and what patterns in
+            ``.coregwignore`` files of the destination exclude.
+        exclude: Further patterns, as for ``coregw add``.
+        gitignore: Whether ``.gitignore`` files count as well.
+    """
+
+    excluded: bool = False
+    exclude: Sequence[str] = ()
+    gitignore: bool = False
+
+    def spared(self, top: Path) -> set[Segments]:
+        """Return what of a destination stays, without what is below it.
+
+        Raises:
+            InvalidInput: A file of patterns can't be read or parsed.
+        """
+        if self.excluded or not top.is_dir():
+            return set()
+        left_out = survey(top, self.exclude, self.gitignore, "keep").left_out
+        return {file.relative_to(top).parts for file, _ in left_out}
 
 
 class _There:
@@ -123,7 +155,7 @@ async def restore_folder(
     root: CidLike,
     destination: Path,
     *,
-    delete: bool = False,
+    delete: Deletion | None = None,
     in_place: bool = False,
     extras: Extras = Extras(),  # noqa: B008 - a tuple
     cache: RestoreCache | None = None,
@@ -136,8 +168,8 @@ async def restore_folder(
         client: The client to fetch with.
         root: A map root; nested maps become folders.
         destination: The folder to create, fill or update. Its parent must exist.
-        delete: Whether what `destination` has and the tree has not is deleted. Otherwise it stays, and a folder in the
-            place of a file, or the reverse, is refused.
+        delete: What of that which `destination` has and the tree has not is deleted. None deletes nothing: it stays,
+            and a folder in the place of a file, or the reverse, is refused.
         in_place: Whether a new or empty destination is filled file by file as well, so that an attempt that fails can
             be continued.
         extras: What else is restored: owners, extended attributes.
@@ -168,7 +200,7 @@ async def plan_restore(
     root: CidLike,
     destination: Path,
     *,
-    delete: bool = False,
+    delete: Deletion | None = None,
     cache: RestoreCache | None = None,
     started: Callable[[int | None], None] = lambda total: None,
     progress: Callable[[int], None] = lambda count: None,
@@ -235,7 +267,7 @@ class _Restore:
         if partial.is_left or any(self._extras):
             partial.tree.mkdir(exist_ok=True)
             tree = await self._tree()
-            done = await self._change(tree, partial.tree, partial, delete=True)
+            done = await self._change(tree, partial.tree, partial, delete=Deletion(excluded=True))
             done = replace(done, replaced=0, deleted=0)  # of what a process has left, not of the destination
             return done, [entry for entry in tree.folders if len(entry.segments) == 1]
         partial.tree.mkdir()
@@ -245,7 +277,7 @@ class _Restore:
             done = Restored(writer.added[0], writer.written, skipped=self._skipped(filler.outside))
         return done, filler.top_folders
 
-    async def update(self, *, delete: bool) -> Restored:
+    async def update(self, *, delete: Deletion | None) -> Restored:
         """Change what is different, one file after the other."""
         top = self._destination
         tree = await self._tree()
@@ -256,7 +288,7 @@ class _Restore:
             await to_end(self._states.save, top, partial)
         return done
 
-    async def plan(self, *, delete: bool) -> RestorePlan:
+    async def plan(self, *, delete: Deletion | None) -> RestorePlan:
         """Return what would be done."""
         top = self._destination
         tree = await self._tree()
@@ -273,11 +305,15 @@ class _Restore:
         deleted = sorted([*there.in_the_way, *there.surplus]) if delete else []
         return RestorePlan(sorted(created), sorted(replaced), deleted, len(right), self._skipped(tree.skipped))
 
-    async def _there(self, tree: _Tree, top: Path, *, delete: bool) -> _There:
+    async def _there(self, tree: _Tree, top: Path, *, delete: Deletion | None) -> _There:
+        spared = await to_end(delete.spared, top) if delete else set()
         existing = await to_end(survey_existing, top, None if delete else _folders(tree))
-        in_the_way, surplus = _compare(tree, existing)
+        in_the_way, surplus = _compare(tree, existing, spared)
         if in_the_way and not delete:
-            raise _in_the_way(top, in_the_way[0], existing)
+            raise _in_the_way(top, in_the_way[0], existing, "--delete replaces it")
+        for path in in_the_way:
+            if _is_spared(path, spared) or any(each[: len(path)] == path for each in spared):
+                raise _in_the_way(top, path, existing, "it is excluded, and --delete-excluded replaces it")
         return _There(existing, in_the_way, surplus)
 
     @staticmethod
@@ -303,33 +339,38 @@ class _Restore:
         self._started(None if None in sizes else sum(size or 0 for size in sizes))
         return tree
 
-    async def _change(self, tree: _Tree, top: Path, partial: Partial, *, delete: bool) -> Restored:
+    async def _change(self, tree: _Tree, top: Path, partial: Partial, *, delete: Deletion | None) -> Restored:
         folders = _folders(tree)
         there = await self._there(tree, top, delete=delete)
         right = await self._matching(tree, top, there.entries)
         await to_end(remove, top, there.in_the_way)
         is_moved = top != self._destination
+        has_exec_bits = _records_exec_bits(tree)
         with closing(_core.FolderWriter(top, partial.files, is_moved=is_moved)) as writer:
             for path in sorted(folders):
                 if there.entries.get(path) == "folder":
                     writer.add_folder(path, exists=True)
             for entry in tree.folders:
-                # Folders that are moved get theirs afterwards: nobody may write to a folder with some.
-                is_last = is_moved and len(entry.segments) == 1
-                writer.add_folder(entry.segments, *((None, None) if is_last else attributes_of(entry)))
+                writer.add_folder(entry.segments, *self._attributes(entry, top))
             added = replaced = 0
             for file in tree.files:
                 if file.segments in right:
-                    writer.keep_file(file.segments, *attributes_of(file))
+                    mode, mtime_ns = self._attributes(file, top)
+                    if mode is None and has_exec_bits:
+                        mode = _without_exec_bits(top, file)
+                    writer.keep_file(file.segments, mode, mtime_ns)
                     self._states.note_kept(file)
                     continue
                 added += 1
                 replaces = there.is_replaced(file.segments)
                 replaced += replaces
                 root = file.target if _core.Cid(file.target).kind == "list" else None
-                writer.add_file(file.segments, file.parts, *attributes_of(file), replaces=replaces, list=root)
+                mode, mtime_ns = self._attributes(file, None)
+                writer.add_file(file.segments, file.parts, mode, mtime_ns, replaces=replaces, list=root)
             for link in tree.links:
-                if not self._is_right(link, top, there.entries):
+                if self._is_right(link, top, there.entries):
+                    writer.keep_link(link.segments, link_of(link)[1])
+                else:
                     writer.add_link(link.segments, *link_of(link), replaces=there.is_replaced(link.segments))
             await self._filler(writer).write_planned(top, there.surplus if delete else ())
             if any(self._extras):
@@ -338,6 +379,22 @@ class _Restore:
             deleted = len(there.in_the_way) + (len(there.surplus) if delete else 0)
             skipped = self._skipped(tree.skipped)
             return Restored(added, writer.written, len(right), deleted, skipped, replaced)
+
+    def _attributes(self, entry: FolderEntry | PlannedFile, top: Path | None) -> tuple[int | None, int | None]:
+        """Return the mode and the time that a file or folder gets before its owner.
+
+        Until it has that one, its group is another one than the mode is meant for. What has the owner already, below
+        `top`, keeps its mode meanwhile.
+        """
+        mode, mtime_ns = attributes_of(entry)
+        known = entry.attributes
+        if mode is None or known is None or known.owner is None or not self._extras.owners:
+            return mode, mtime_ns
+        with suppress(OSError):
+            found = None if top is None else os.lstat(top.joinpath(*entry.segments))
+            if found is not None and (found.st_uid, found.st_gid) == known.owner:
+                return mode, mtime_ns
+        return mode & 0o700, mtime_ns
 
     async def _matching(self, tree: _Tree, top: Path, existing: Existing) -> set[tuple[str, ...]]:
         """Return the paths of the files that have the right bytes."""
@@ -367,21 +424,44 @@ class _Restore:
             set_extras(top, folders, self._extras)
 
 
-def _compare(tree: _Tree, existing: Existing) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+def _records_exec_bits(tree: _Tree) -> bool:
+    """Whether a tree records of each file whether it is executable, and nothing of a file that is not."""
+    known = [file.attributes for file in tree.files] + [entry.attributes for entry in (*tree.links, *tree.folders)]
+    found = [each for each in known if each is not None]
+    return bool(found) and all(each.size is None and each.mtime_ns is None and each.kind != "folder" for each in found)
+
+
+def _without_exec_bits(top: Path, file: PlannedFile) -> int | None:
+    """Return the mode of a file below `top` without the permission to execute it; None if nobody has that."""
+    with suppress(OSError):
+        mode = os.lstat(top.joinpath(*file.segments)).st_mode
+        if stat.S_ISREG(mode) and mode & 0o111:
+            return mode & 0o666
+    return None
+
+
+def _compare(tree: _Tree, existing: Existing, spared: AbstractSet[Segments]) -> tuple[list[Segments], list[Segments]]:
     """Return what has to go before the tree can be written, and what is not in the tree; without what is below it."""
     leaves = {*(file.segments for file in tree.files), *(link.segments for link in tree.links)}
     folders = _folders(tree)
-    in_the_way: list[tuple[str, ...]] = []
-    surplus: list[tuple[str, ...]] = []
+    above_spared = {path[:count] for path in spared for count in range(1, len(path))}
+    in_the_way: list[Segments] = []
+    surplus: list[Segments] = []
     for path in sorted(existing):
         if _is_below(path, surplus[-1:]) or _is_below(path, in_the_way[-1:]):
             continue
         is_folder = existing[path] == "folder"
         if path in (leaves if is_folder else folders):
             in_the_way.append(path)
-        elif path not in leaves and path not in folders:
+        elif path in leaves or path in folders or (is_folder and path in above_spared):
+            continue  # a folder stays as long as something in it does
+        elif not _is_spared(path, spared):
             surplus.append(path)
     return in_the_way, surplus
+
+
+def _is_spared(path: Segments, spared: AbstractSet[Segments]) -> bool:
+    return bool(spared) and any(path[:count] in spared for count in range(1, len(path) + 1))
 
 
 def _paths(tree: _Tree) -> Iterable[tuple[str, ...]]:
@@ -403,6 +483,6 @@ def _is_below(path: tuple[str, ...], tops: Sequence[tuple[str, ...]]) -> bool:
     return any(path[: len(top)] == top for top in tops)
 
 
-def _in_the_way(top: Path, path: tuple[str, ...], existing: Existing) -> InvalidInput:
+def _in_the_way(top: Path, path: Segments, existing: Existing, step: str) -> InvalidInput:
     found, wanted = ("a folder", "a file") if existing[path] == "folder" else ("not a folder", "a folder")
-    return refused((str(top), *path), f"is {found}, but the tree has {wanted}; --delete replaces it")
+    return refused((str(top), *path), f"is {found}, but the tree has {wanted}; {step}")

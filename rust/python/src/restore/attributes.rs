@@ -1,12 +1,15 @@
-//! The attributes of a file that a `FolderWriter` sets: mode and time of modification.
+//! The attributes of files and folders that a `FolderWriter` sets: mode and time of modification.
 
+use std::ffi::CStr;
 use std::os::fd::AsFd;
 
-use rustix::fs::{self, Mode, RawMode, Stat, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{self, AtFlags, Mode, RawMode, Stat, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Result;
 
-/// The bits of a mode that are set: permissions, without set-uid, set-gid and sticky.
+/// The bits of a file's mode that are set: permissions, without set-uid, set-gid and sticky.
 const PERMISSIONS: Mode = Mode::from_bits_retain(0o777);
+/// The bits of a folder's mode that are set: in a folder that is shared, the sticky bit protects files from others.
+const FOLDER_BITS: Mode = PERMISSIONS.union(Mode::SVTX);
 
 /// The permissions of a recorded mode, for a system whose type of modes may be smaller.
 fn permissions(mode: u32) -> Mode {
@@ -26,6 +29,36 @@ impl Attributes {
     /// The mode to create a file with: no more permissions than it has in the end.
     pub fn creation_mode(self) -> Mode {
         permissions(self.mode.map_or(0o666, |mode| mode | 0o600))
+    }
+
+    /// The mode to make a folder with: no more permissions for others than it has in the end, and all for its owner.
+    pub fn folder_creation_mode(self) -> Mode {
+        permissions(self.mode.unwrap_or(0o777)) | Mode::RWXU
+    }
+
+    /// Takes the permissions of others that a folder which exists has now, and does not have in the end: what is made in
+    /// it meanwhile may rely on that.
+    pub fn protect_folder(self, folder: impl AsFd) -> Result<()> {
+        let Some(mode) = self.mode else { return Ok(()) };
+        let found = Mode::from_raw_mode(fs::fstat(&folder)?.st_mode);
+        let sticky = Mode::from_raw_mode(mode as RawMode) & Mode::SVTX;
+        let protected = found.difference((Mode::RWXG | Mode::RWXO).difference(permissions(mode))) | sticky;
+        if protected == found { Ok(()) } else { fs::fchmod(folder, protected) }
+    }
+
+    /// Sets what is known of a folder. Its set-uid and set-gid bits stay.
+    pub fn set_folder(self, folder: impl AsFd) -> Result<()> {
+        if let Some(mode) = self.mode {
+            let found = Mode::from_raw_mode(fs::fstat(&folder)?.st_mode);
+            let mode = (Mode::from_raw_mode(mode as RawMode) & FOLDER_BITS) | found.difference(FOLDER_BITS);
+            if mode != found {
+                fs::fchmod(&folder, mode)?;
+            }
+        }
+        match self.times() {
+            Some(times) => fs::futimens(folder, &times),
+            None => Ok(()),
+        }
     }
 
     /// Sets what is known of a new file, and returns the state that it has then.
@@ -64,6 +97,15 @@ impl Attributes {
         let mode = self.mode.filter(|&mode| !is_same(mode));
         let mtime = self.mtime.filter(|&mtime| i128::from(mtime) != found_mtime);
         Self { mode, mtime }.set(file)
+    }
+
+    /// Sets the time of a symbolic link, if it differs.
+    pub fn update_link(self, folder: impl AsFd, name: &CStr) -> Result<()> {
+        let found = FileStat::from(fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?);
+        match self.times().filter(|_| self.mtime.map(i128::from) != Some(found.mtime)) {
+            Some(times) => fs::utimensat(folder, name, &times, AtFlags::SYMLINK_NOFOLLOW),
+            None => Ok(()),
+        }
     }
 
     /// Whether there is nothing to set.

@@ -78,31 +78,45 @@ impl Top {
         Ok(last.0.last().map_or(self.top.as_fd(), |(_, folder)| folder.as_fd()))
     }
 
-    /// Makes the folders of a plan that do not exist and have not been made, until the work is stopped.
+    /// Makes the folders of a plan that do not exist and have not been made, and protects those that do, until the work
+    /// is stopped.
     pub fn make_folders(&self, plan: &mut Plan, is_stopped: &dyn Fn() -> bool) -> Result<(), RestoreFailure> {
         let mut last = LastFolder::default();
         for number in plan.made..plan.folders.len() {
             if is_stopped() {
                 break;
             }
-            let Folder { parent, name, exists, .. } = &plan.folders[number];
-            if !exists {
+            let Folder { parent, name, exists, attributes } = &plan.folders[number];
+            let refused = |error| failure(plan, *parent, name, error);
+            if *exists {
+                let folder = self.folder(plan, number as u32, &mut last)?;
+                attributes.protect_folder(folder).map_err(refused)?;
+            } else {
                 let folder = self.folder(plan, *parent, &mut last)?;
-                fs::mkdirat(folder, name, Mode::from_raw_mode(0o777))
-                    .map_err(|error| failure(plan, *parent, name, error))?;
+                fs::mkdirat(folder, name, attributes.folder_creation_mode()).map_err(refused)?;
             }
             plan.made = number + 1;
         }
         Ok(())
     }
 
-    /// Sets the attributes of folders: those below others first, since a change inside a folder changes its time.
-    pub fn finish_folders(&self, plan: &Plan, is_stopped: &dyn Fn() -> bool) -> Result<(), RestoreFailure> {
+    /// Sets the attributes of folders: those below others first, since a change inside a folder changes its time. Those at
+    /// the top that are still moved keep the mode that they were made with: nobody may move a folder without the
+    /// permission to write to it.
+    pub fn finish_folders(
+        &self,
+        plan: &Plan,
+        is_moved: bool,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<(), RestoreFailure> {
         let mut last = LastFolder::default();
         for (number, folder) in plan.folders.iter().enumerate().rev().take_while(|_| !is_stopped()) {
-            if !folder.attributes.is_empty() {
+            if !(folder.attributes.is_empty() || is_moved && folder.parent == TOP) {
                 let opened = self.folder(plan, number as u32, &mut last)?;
-                folder.attributes.set(opened).map_err(|error| failure(plan, folder.parent, &folder.name, error))?;
+                folder
+                    .attributes
+                    .set_folder(opened)
+                    .map_err(|error| failure(plan, folder.parent, &folder.name, error))?;
             }
         }
         Ok(())
@@ -140,12 +154,16 @@ impl Top {
         Ok(found.is_renamed(renamed).then_some(renamed))
     }
 
-    /// Sets the attributes of files that stay, where they are others.
+    /// Sets the attributes of files and links that stay, where they are others.
     pub fn finish_kept(&self, plan: &Plan, is_stopped: &dyn Fn() -> bool) -> Result<(), RestoreFailure> {
         let mut last = LastFolder::default();
         let kept = plan.kept.iter().filter(|kept| !kept.attributes.is_empty());
-        for Kept { folder, name, attributes } in kept.take_while(|_| !is_stopped()) {
+        for Kept { folder, name, attributes, is_link } in kept.take_while(|_| !is_stopped()) {
             let parent = self.folder(plan, *folder, &mut last)?;
+            if *is_link {
+                attributes.update_link(parent, name).map_err(|error| failure(plan, *folder, name, error))?;
+                continue;
+            }
             let set = fs::openat(parent, name, READ_FILE, Mode::empty()).and_then(|file| attributes.update(&file));
             set.map_err(|error| failure(plan, *folder, name, error))?;
         }

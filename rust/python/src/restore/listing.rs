@@ -247,11 +247,8 @@ fn add_entry(
         }
         (PathKind::Folder, _) => {
             let number = plan.folder(path)?;
-            if path.len() == 1 && work.is_moved {
-                return Ok(false);
-            }
             plan.folders[number as usize].attributes = attributes;
-            Ok(true)
+            Ok(path.len() > 1 || !work.is_moved)
         }
         _ => Ok(false),
     }

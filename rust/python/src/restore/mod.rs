@@ -56,8 +56,8 @@ type StatesTuple<'py> = (Bound<'py, PyBytes>, u64, i64, Vec<TopState>);
 ///     folder: The folder, which exists.
 ///     incomplete: An empty folder on the same file system, for files until they are complete: each is renamed to its
 ///         path then. None: files are created at their paths.
-///     is_moved: Whether what is in `folder` itself is moved elsewhere in the end. Then `add_listed` gives folders
-///         there no attributes, and `take_states` returns files there apart from the others.
+///     is_moved: Whether what is in `folder` itself is moved elsewhere in the end. Then `finish` does not set the
+///         attributes of folders there, and `take_states` returns files there apart from the others.
 ///
 /// Raises:
 ///     OSError: If a folder can't be opened.
@@ -85,7 +85,8 @@ impl FolderWriter {
     ///
     /// Args:
     ///     segments: The path.
-    ///     mode: Its permissions, set by `finish`; None leaves those of a new folder. Bits above 0o777 are ignored.
+    ///     mode: Its permissions and sticky bit, set by `finish`; None leaves those of a new folder. Until then, others
+    ///         have no permissions that they do not have in the end. Set-uid and set-gid bits stay as they are.
     ///     mtime_ns: Its time of modification, set by `finish`.
     ///     exists: Whether it exists already.
     ///
@@ -114,8 +115,8 @@ impl FolderWriter {
     /// Args:
     ///     segments: The path.
     ///     parts: The payloads in order, at least one: their CIDs and sizes. The size of the last one may be None.
-    ///     mode: As for `add_folder`.
-    ///     mtime_ns: As for `add_folder`.
+    ///     mode: Its permissions, None for those of a new file. Bits above 0o777 are ignored.
+    ///     mtime_ns: Its time of modification.
     ///     replaces: Whether an existing file at the path is replaced, if the writer has a folder for incomplete files.
     ///     list: The root of the list that the payloads are of, if they are of one.
     ///
@@ -153,8 +154,8 @@ impl FolderWriter {
     ///
     /// Args:
     ///     segments: The path.
-    ///     mode: As for `add_folder`.
-    ///     mtime_ns: As for `add_folder`.
+    ///     mode: As for `add_file`.
+    ///     mtime_ns: As for `add_file`.
     #[pyo3(signature = (segments, mode = None, mtime_ns = None))]
     fn keep_file(
         &self,
@@ -163,7 +164,13 @@ impl FolderWriter {
         mode: Option<u32>,
         mtime_ns: Option<i64>,
     ) -> PyResult<()> {
-        self.work.change(py, |plan, _| plan.keep_file(&segments, Attributes { mode, mtime: mtime_ns }))
+        self.work.change(py, |plan, _| plan.keep(&segments, Attributes { mode, mtime: mtime_ns }, false))
+    }
+
+    /// Add a symbolic link that exists with the right target: `finish` sets its time where that differs.
+    #[pyo3(signature = (segments, mtime_ns = None))]
+    fn keep_link(&self, py: Python<'_>, segments: Vec<String>, mtime_ns: Option<i64>) -> PyResult<()> {
+        self.work.change(py, |plan, _| plan.keep(&segments, Attributes { mode: None, mtime: mtime_ns }, true))
     }
 
     /// Add a symbolic link, which `finish` makes. Its target is not checked.
@@ -190,8 +197,8 @@ impl FolderWriter {
     ///     base: The path of the map, empty for the top.
     ///
     /// Returns:
-    ///     The other entries, as `FolderListing.take` does: links, nested maps, files that are lists, and folders that
-    ///     have no attributes because they are moved.
+    ///     The other entries, as `FolderListing.take` does: links, nested maps, files that are lists, and folders whose
+    ///     attributes are not set because they are moved.
     ///
     /// Raises:
     ///     InvalidInput: As `add_file`; if a path is a file and a folder, or that of the folder for incomplete files
@@ -264,7 +271,7 @@ impl FolderWriter {
                     let is_stopped = || work.is_stopped();
                     work.top.make_links(&plan, &is_stopped)?;
                     work.top.finish_kept(&plan, &is_stopped)?;
-                    work.top.finish_folders(&plan, &is_stopped)
+                    work.top.finish_folders(&plan, work.is_moved, &is_stopped)
                 });
             }
         });

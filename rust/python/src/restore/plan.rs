@@ -21,11 +21,12 @@ pub(super) struct Folder {
     pub attributes: Attributes,
 }
 
-/// A file that stays as it is, but for its attributes.
+/// A file or link that stays as it is, but for its attributes.
 pub(super) struct Kept {
     pub folder: u32,
     pub name: CString,
     pub attributes: Attributes,
+    pub is_link: bool,
 }
 
 /// A symbolic link.
@@ -97,9 +98,9 @@ impl Plan {
         Ok(at)
     }
 
-    pub fn keep_file(&mut self, path: &[String], attributes: Attributes) -> Result<()> {
+    pub fn keep(&mut self, path: &[String], attributes: Attributes, is_link: bool) -> Result<()> {
         let (folder, name) = self.place(path)?;
-        self.kept.push(Kept { folder, name, attributes });
+        self.kept.push(Kept { folder, name, attributes, is_link });
         Ok(())
     }
 
