@@ -59,6 +59,28 @@ def test_put_a_file(run: Run, root: str, tree: Path, tmp_path: Path, target: str
     assert changed(run, "put", root, source, target, "--attributes", "no-times") == added(run, tree)
 
 
+@pytest.mark.parametrize("target", ["", "docs/", "docs/c"])
+def test_put_what_a_link_leads_to(run: Run, root: str, tree: Path, tmp_path: Path, target: str) -> None:
+    (tmp_path / "real").write_text("new")
+    (tmp_path / "name").symlink_to("real")
+    shutil.copy2(tmp_path / "real", tree / target / "name" if target != "docs/c" else tree / target)
+    after = added(run, tree)
+    assert changed(run, "put", root, tmp_path / "name", target, "--attributes", "no-times") == after
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "x").write_text("x")
+    (tmp_path / "link").symlink_to("folder")
+    shutil.copytree(tmp_path / "folder", tree / "link")
+    put = changed(run, "put", after, tmp_path / "link", "--attributes", "exec")
+    assert run("cat", put, "link/x").stdout == "x"
+
+
+def test_put_of_nothing_is_an_error(run: Run, root: str, tmp_path: Path) -> None:
+    (tmp_path / "nothing").mkdir()
+    refused = run("put", root, tmp_path / "nothing")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "nothing to put at 'nothing': it is an empty folder" in refused.stderr
+
+
 def test_put_a_folder_merges(run: Run, root: str, tree: Path, tmp_path: Path) -> None:
     source = tmp_path / "docs"
     (source / "deep" / "new").mkdir(parents=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -244,3 +246,43 @@ def test_payloads_are_taken_from_any_buffer(call: Call, gateway: str, kind: Call
     assert call(gateway, ClientSettings(), "get_payload", cid) == b"hello"
     with pytest.raises(TypeError):
         call(gateway, ClientSettings(), "put_payload", 5)
+
+
+@pytest.mark.parametrize("kind", ["named", "descriptor"])
+def test_a_pipe_is_read_to_its_end(client: Client, tmp_path: Path, kind: str) -> None:
+    pieces = [b"hello ", b"slow ", b"world"]
+    path, ends = tmp_path / "pipe", (0, 0)
+    if kind == "named":
+        os.mkfifo(path)
+    else:
+        ends = os.pipe()
+        path = Path(f"/dev/fd/{ends[0]}")
+
+    def write() -> None:
+        time.sleep(0.2)
+        with path.open("wb", buffering=0) if kind == "named" else os.fdopen(ends[1], "wb", buffering=0) as file:
+            for piece in pieces:
+                file.write(piece)
+                time.sleep(0.2)
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        assert client.put_payload(path) == coregw.payload_cid(b"".join(pieces))
+    finally:
+        writing.join()
+
+
+def test_a_pipe_is_sent_again_and_not_longer_than_a_payload(tmp_path: Path) -> None:
+    for limit in (5, 4):
+        reading, writing = os.pipe()
+        os.write(writing, b"hello")
+        os.close(writing)
+        upload = Upload(Path(f"/dev/fd/{reading}"), "raw", "sha2-256", limit)
+        if limit == 4:
+            with pytest.raises(TooLarge):
+                list(upload.chunks())
+        else:
+            assert (list(upload.chunks()), list(upload.chunks())) == ([b"hello"], [b"hello"])
+            assert upload.cid == coregw.payload_cid(b"hello")
+        os.close(reading)

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import errno
 import os
+import select
+import stat
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Self
@@ -24,7 +27,7 @@ __all__ = ["CHUNK_BYTES", "Download", "FileState", "NewFile", "Upload", "as_byte
 
 CHUNK_BYTES = 256 * 1024
 
-# Where the platform has the flags: do not follow a symbolic link, do not block on a named pipe.
+# Where the platform has the flags: do not follow a symbolic link.
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
@@ -56,6 +59,8 @@ class FileState:
 
 class Upload:
     """A payload to send, from memory or from a file. Its CID is known once all of it was sent.
+
+    What is not a regular file, such as a pipe, is read to its end once, into memory.
 
     Raises:
         InvalidInput: The codec or hash function is unknown.
@@ -99,6 +104,10 @@ class Upload:
         count = 0
         with os.fdopen(os.open(self._data, _READ_FLAGS), "rb", buffering=0) as file:
             before = FileState(file.fileno())
+            if not stat.S_ISREG(before.mode):
+                self._data = self._read_to_end(file)
+                yield from self.chunks()
+                return
             while chunk := file.read(CHUNK_BYTES):
                 count += len(chunk)
                 self._check_size(count)
@@ -106,6 +115,20 @@ class Upload:
                 yield chunk
             if FileState(file.fileno()) != before:
                 raise Conflict(f"{self.name} changed while it was read")
+
+    def _read_to_end(self, file: FileIO) -> bytes:
+        """Read all of a pipe, for each attempt to send it. Waits for the first who writes to it, and for the last."""
+        if hasattr(select, "poll"):
+            waiting = select.poll()
+            waiting.register(file, select.POLLIN)
+            waiting.poll()  # a named pipe that nobody has opened for writing yet would be at its end
+        os.set_blocking(file.fileno(), True)
+        data = bytearray()
+        while chunk := file.read(CHUNK_BYTES):
+            data += chunk
+            self._check_size(len(data))
+        self._hasher.update(data)
+        return bytes(data)
 
     def _check_size(self, count: int) -> None:
         if count > self._limit:

@@ -51,7 +51,8 @@ def command(
     """Put a file or a folder at PATH in the folder with the root ROOT, and print the new root.
 
     If PATH is missing, ends in "/", or is a folder, the file or folder goes into it under its own name. Existing files
-    with the same paths are replaced; other files in a folder stay. ROOT itself is unchanged and stays readable.
+    with the same paths are replaced; other files in a folder stay. A folder with nothing to put is an error. ROOT
+    itself is unchanged and stays readable.
     """
     from coregw._core import Cid
     from coregw.client.folders.edit import is_folder, put_tree
@@ -62,8 +63,8 @@ def command(
     check_new_path(place)  # before anything is sent
     suite = Cid(base).suite or "sha2-256"
     added = send(source, gateway, suite, Recorded(attributes, owner, xattrs), exclude, gitignore)
-    report_skipped(source, added.skipped)
-    name = source.resolve().name
+    report_skipped(source, added.skipped, added.files)
+    name = source.name if source.name not in ("", "..") else source.resolve().name
     with client(gateway) as opened:
         if not path or path.endswith("/") or is_folder(opened, base, place):
             place.append(name)

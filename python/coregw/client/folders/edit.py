@@ -68,7 +68,7 @@ def put_tree(client: Client, root: str, path: Sequence[str], added: str, *, name
 
     Raises:
         Conflict: A folder would replace a file or a link, or the other way round. Nothing is changed.
-        InvalidInput: A path is reserved, or below something that is not a folder.
+        InvalidInput: A path is reserved, or below something that is not a folder; or `added` has nothing to put.
         ProofError: An answer is not proven.
     """
     base = tuple(path)
@@ -91,6 +91,9 @@ def put_tree(client: Client, root: str, path: Sequence[str], added: str, *, name
             files[at] = entry.target
         if entry.attributes is not None or was is not None:
             records[at] = None if entry.attributes is None else encode_attributes(*entry.attributes)[0]
+    if not files and not records:
+        what = "it is an empty folder" if name is None else f"it has no {printable(name)}"
+        raise InvalidInput(f"{added}: nothing to put at {_shown(base)!r}: {what}", code="invalid_path")
     return change_folder(client, root, files, records)
 
 
