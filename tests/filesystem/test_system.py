@@ -93,10 +93,8 @@ def test_listings_are_those_of_the_folder(fs: CoregwFileSystem, root: str, folde
         assert relative(fs.ls(f"coregw://{root}/{path}", detail=False), f"{root}/{path}") == relative(
             [each["name"] for each in theirs], f"{folder}/{path}"
         )
-    assert relative(fs.find(root), root) == relative(
-        [name for name in local.find(str(folder)) if "/up" not in name], str(folder)
-    )
-    upper = ["a.txt", "dangling", "data/b.csv", "data/large.bin", "empty", "link", "na me/ü [1].txt"]
+    assert relative(fs.find(root), root) == relative(local.find(str(folder)), str(folder))
+    upper = ["a.txt", "dangling", "data/b.csv", "data/large.bin", "data/up", "empty", "link", "na me/ü [1].txt"]
     assert relative(fs.find(root, maxdepth=2), root) == upper
     assert relative(fs.glob(f"{root}/data/*.csv"), root) == ["data/b.csv"]
     assert relative(fs.glob(f"{root}/data/**/*.csv"), root) == ["data/b.csv", "data/deep/er/x.csv"]
@@ -373,25 +371,105 @@ def test_drives_and_paths_are_no_file_names_on_windows(monkeypatch: pytest.Monke
         assert not names["can_be_name"](name)
 
 
-@pytest.mark.parametrize("links", [False, True])
-def test_a_small_root_with_endless_entries_is_too_large(client: Client, honest: str, links: bool) -> None:
-    """Each map has the next one three times; or three links lead to the folder that they are in."""
-    if links:
-        record, _ = encode_attributes("link", link=b".")
-        attributes = client.create_root(dict.fromkeys("abc", record))
-        root = client.create_root({"file": client.put_payload(b"x"), ".coregw/attributes": attributes})
-    else:
-        root = client.create_root({"file": client.put_payload(b"x")})
-        for _ in range(40):
-            root = client.create_root(dict.fromkeys("abc", root))
+def test_a_small_root_with_endless_entries_is_too_large(client: Client, honest: str) -> None:
+    """Each map has the next one three times."""
+    root = client.create_root({"file": client.put_payload(b"x")})
+    for _ in range(40):
+        root = client.create_root(dict.fromkeys("abc", root))
     fs = CoregwFileSystem(honest, max_entries=500, skip_instance_cache=True)
-    if not links:
+    for endless in (
+        lambda: fs.find(root),
+        lambda: fs.find(root, withdirs=True),
+        lambda: fs.glob(f"{root}/**"),
+        lambda: list(fs.walk(root)),
+    ):
         with pytest.raises(TooLarge, match="500"):
-            fs.find(root)
-    with pytest.raises(TooLarge, match="500"):
-        fs.find(root, withdirs=True)
-    with pytest.raises(TooLarge, match="500"):
-        fs.glob(f"{root}/**")
-    with pytest.raises(TooLarge, match="500"):
-        list(fs.walk(root))
+            endless()
     assert len(list(fs.walk(root, maxdepth=2))) == 4
+
+
+def root_with_links(client: Client, files: dict[str, str], links: dict[str, str]) -> str:
+    records = {}
+    for path, target in links.items():
+        records[path], record = encode_attributes("link", link=target.encode())
+        if len(record) > 128:
+            client.put_payload(record, "dag-cbor")
+    return client.create_root({**files, ".coregw/attributes": client.create_root(records)})
+
+
+def test_walks_do_not_enter_links_to_folders(fs: CoregwFileSystem, client: Client, tmp_path: Path) -> None:
+    links = {"d/up1": "..", "d/up2": "..", "here": ".", "file": "d/f", "nowhere": "no", "loop": "loop"}
+    root = root_with_links(client, {"d/f": client.put_payload(b"x")}, links)
+    listed = {each["name"].removeprefix(f"{root}/"): each for each in [*fs.ls(root), *fs.ls(f"{root}/d")]}
+    assert {name: each["type"] for name, each in listed.items()} == {
+        "d": "directory",
+        "d/f": "file",
+        "file": "file",
+        **dict.fromkeys(["d/up1", "d/up2", "here", "nowhere", "loop"], "link"),
+    }
+    assert {name: each["destination"] for name, each in listed.items() if "islink" in each} == links
+    everything = sorted(["d", *listed.keys() - {"d"}])
+    assert relative(fs.find(root), root) == sorted(listed.keys() - {"d"})
+    assert relative(fs.find(root, withdirs=True), root) == ["", *everything]
+    assert relative(fs.glob(f"{root}/**"), root) == ["", *everything]
+    for topdown in (True, False):
+        walked = [
+            (relative([at], root)[0], folders, sorted(files)) for at, folders, files in fs.walk(root, topdown=topdown)
+        ]
+        rows = [("", ["d"], ["file", "here", "loop", "nowhere"]), ("d", [], ["f", "up1", "up2"])]
+        assert walked == (rows if topdown else rows[::-1])
+    assert fs.cat(root, recursive=True) == {f"{root}/d/f": b"x", f"{root}/file": b"x"}
+    fs.get(f"{root}/", f"{tmp_path}/out/", recursive=True)
+    assert sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*")) == [
+        "d",
+        "d/f",
+        "file",
+    ]
+    # What is named is followed.
+    assert fs.isdir(f"{root}/d/up1")
+    assert fs.cat(f"{root}/d/up1/here/d/f") == b"x"
+
+
+def nested(client: Client, depth: int, payload: str) -> str:
+    root = client.create_root({"a": payload})
+    for _ in range(depth):
+        root = client.create_root({"a": root})
+    return root
+
+
+def test_a_path_through_many_maps_hides_no_neighbour(
+    fs: CoregwFileSystem, counting: CoregwFileSystem, client: Client, counted: Counted
+) -> None:
+    payload = client.put_payload(b"x")
+    path = "/".join(["t", *"a" * 71])
+    root = root_with_links(client, {"t": nested(client, 70, payload), "f": payload}, {"far": path, "near": "f"})
+    counted.replies.clear()
+    assert {each["name"].removeprefix(f"{root}/"): each["type"] for each in counting.ls(root)} == {
+        "f": "file",
+        "near": "file",
+        "t": "directory",
+        "far": "link",
+    }
+    assert len(counted.paths) < 100
+    for look in (fs.find, fs.info, lambda path: list(fs.walk(path))):
+        with pytest.raises(InvalidInput, match="nest deeper than 64"):
+            look(f"{root}/{path}" if look == fs.info else root)
+    # Each map on the path is asked once, whatever leads through it.
+    links = {f"l{number}": "/".join(["t", *"a" * 21]) for number in range(10)}
+    root = root_with_links(client, {"t": nested(client, 20, payload)}, links)
+    counted.replies.clear()
+    assert [each["type"] for each in counting.ls(root)] == ["file"] * 10 + ["directory"]
+    assert len(counted.paths) < 80
+
+
+def test_a_deep_folder_is_walked(fs: CoregwFileSystem, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deeper than functions of Python may call themselves."""
+
+    def ls(path: str, detail: bool) -> list[dict[str, Any]]:
+        return [{"name": f"{path}/d", "type": "directory"}] if path.count("/") < 2000 else []
+
+    monkeypatch.setattr(fs, "ls", ls)
+    for topdown in (True, False):
+        assert [path.count("/") for path, _, _ in fs.walk(root, topdown=topdown)] == sorted(
+            range(2001), reverse=not topdown
+        )

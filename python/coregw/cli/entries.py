@@ -29,7 +29,6 @@ __all__ = [
 ]
 
 _TYPES = {"file": stat.S_IFREG, "link": stat.S_IFLNK, "folder": stat.S_IFDIR, "map": stat.S_IFDIR}
-_MAX_NESTING = 16
 
 
 def located(opened: Client, root: str, segments: list[str]) -> tuple[str, list[str]]:
@@ -108,13 +107,13 @@ def tree_of(
     """Yield everything below a folder, nested maps included, with paths from the top.
 
     Raises:
-        InvalidInput: Maps nest deeper than 16.
+        InvalidInput: Maps nest deeper than ``ClientSettings.max_nesting``.
     """
     from coregw.client.folders.levels import folder_tree
     from coregw.errors import InvalidInput
 
-    if depth > _MAX_NESTING:
-        raise InvalidInput(f"{'/'.join(above)!r}: maps nest deeper than {_MAX_NESTING}")
+    if depth > opened.settings.max_nesting:
+        raise InvalidInput(f"{'/'.join(above)!r}: maps nest deeper than {opened.settings.max_nesting}")
     for entry in folder_tree(opened, root, prefix):
         if entry.kind == "map" and entry.target is not None:
             yield from tree_of(opened, entry.target, (), above + entry.segments, depth + 1)

@@ -30,8 +30,9 @@ def dangling_link(path: str) -> Info:
 
 
 def as_link(info: Info, destination: bytes) -> Info:
-    """Return the description of what a symbolic link leads to, as that of the link."""
-    return {**info, "islink": True, "destination": os.fsdecode(destination)}
+    """Return the description of a symbolic link: of the file that it leads to, or of a link if it leads to none."""
+    found = info if info["type"] == "file" else dangling_link(info["name"])
+    return {**found, "islink": True, "destination": os.fsdecode(destination)}
 
 
 def name_of(info: Info) -> str:

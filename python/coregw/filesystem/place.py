@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from coregw._core import Attributes, Cid, decode_attributes
 from coregw.client import Client
 from coregw.client.opened.cache import WeighedCache
+from coregw.errors import InvalidInput
 from coregw.folders.attributes import ATTRIBUTES_PATH, attributes_root
 from coregw.text import printable
 
@@ -31,6 +32,8 @@ class Place(NamedTuple):
         target: What the map binds to it; the root of a nested map has no path. None for a folder, or if it is absent.
         record: What is recorded of a path that has no target: a folder, or a symbolic link that leads nowhere.
         attributes: The map of attributes that belongs to `map`, if there is one.
+        is_link: Whether the last name of the path is a symbolic link's.
+        depth: How many maps `map` is nested in.
     """
 
     map: str
@@ -38,6 +41,8 @@ class Place(NamedTuple):
     target: str | None
     record: Attributes | None
     attributes: str | None
+    is_link: bool = False
+    depth: int = 0
 
 
 class Places:
@@ -52,9 +57,10 @@ class Places:
         self._known: WeighedCache[Place] = WeighedCache(_MAX_PLACES)
 
     def find(self, root: Cid, path: Path) -> Place:
-        """Return where a path leads. One request for each nested map, two more where there is no file.
+        """Return where a path leads. One request for each nested map that is not known; two more if there is no file.
 
         Raises:
+            InvalidInput: Maps nest deeper than ``max_nesting``.
             OSError: There are too many symbolic links (``ELOOP``).
             ProofError, RootNotFound, Unavailable: As a client.
         """
@@ -82,38 +88,55 @@ class Places:
         return self._records(place.attributes, [place.inside]).get(place.inside)
 
     def _found(self, root: Cid, path: Path) -> Place:
+        is_link = False
         for _ in range(_MAX_LINKS):
-            found = self._step(root, (), path)
+            found = self._resolved(root, path)
             if isinstance(found, Place):
-                return found
-            path = found
+                is_link |= found.record is not None and found.record.link is not None
+                return found._replace(is_link=is_link)
+            path, is_last = found
+            is_link |= is_last
         raise OSError(errno.ELOOP, "too many symbolic links", printable("/".join(path)))
 
-    def _step(self, root: Cid, outside: Path, path: Path) -> Place | Path:
-        """Return where a path of a map leads, or the other path that a link on it stands for."""
-        if root.kind != "map":
-            return Place("", (), root.text if not path else None, None, None)
-        prefixes = [path[:count] for count in range(1, len(path) + 1)]
-        *targets, known = self._client.prove_keys(root, [*prefixes, ATTRIBUTES_PATH])
-        records = attributes_root(root, known)
-        if not path:
-            return Place(root.text, (), None, None, records)
-        for count in range(len(path), 0, -1):
-            target = targets[count - 1]
-            if target is None:
-                continue
-            cid = Cid(target)
-            if cid.kind == "map":
-                # The longest path to a map counts: what its parent has below that path has files of its own names.
-                return self._step(cid, (*outside, *path[:count]), path[count:])
-            if count == len(path):
-                return Place(root.text, path, target, None, records)
+    def _resolved(self, root: Cid, path: Path) -> Place | tuple[Path, bool]:
+        """Return where a path leads, or the path that the first link stands for, and whether that is its last name."""
+        here, above, depth = self._nearest(root, path)
+        while True:
+            below = path[len(above) :]
+            if here.kind != "map":
+                return Place("", (), None if below else here.text, None, None, depth=depth)
+            if depth > self._client.settings.max_nesting:
+                limit = self._client.settings.max_nesting
+                raise InvalidInput(f"{printable('/'.join(above))}: maps nest deeper than {limit}")
+            prefixes = [below[:count] for count in range(1, len(below) + 1)]
+            *targets, known = self._client.prove_keys(here, [*prefixes, ATTRIBUTES_PATH])
+            records = attributes_root(here, known)
+            top = Place(here.text, (), None, None, records, depth=depth)
+            self._known.put((root.text, above), top, 1)
+            if not below:
+                return top
+            held = [(prefix, target) for prefix, target in zip(prefixes, targets, strict=True) if target is not None]
+            # The longest path to a map counts: what its parent has below that path has files of its own names.
+            nested = [(prefix, cid) for prefix, target in held if (cid := Cid(target)).kind == "map"]
+            if held and held[-1][0] == below and not (nested and nested[-1][0] == below):
+                return Place(here.text, below, held[-1][1], None, records, depth=depth)
+            if not nested:
+                break
+            here, above, depth = nested[-1][1], above + nested[-1][0], depth + 1
         recorded = self._records(records, prefixes) if records is not None else {}
         for prefix in prefixes:
             link = recorded[prefix].link if prefix in recorded else None
-            if link is not None and (led := _followed((*outside, *prefix[:-1]), link, path[len(prefix) :])) is not None:
-                return led
-        return Place(root.text, path, None, recorded.get(path), records)
+            if link is not None and (led := _followed((*above, *prefix[:-1]), link, below[len(prefix) :])) is not None:
+                return led, prefix == below
+        return Place(here.text, below, None, recorded.get(below), records, depth=depth)
+
+    def _nearest(self, root: Cid, path: Path) -> tuple[Cid, Path, int]:
+        """Return the nearest map that is known to have a path, its own path, and how many maps it is nested in."""
+        for count in range(len(path), 0, -1):
+            known = self._known.get((root.text, path[:count]))
+            if known is not None and known.map and not known.inside and not known.is_link:
+                return Cid(known.map), path[:count], known.depth
+        return root, (), 0
 
     def _records(self, attributes: str, paths: Sequence[Path]) -> Mapping[Path, Attributes]:
         found: dict[Path, Attributes] = {}

@@ -27,7 +27,6 @@ from coregw.text import printable
 __all__ = ["CoregwFileSystem", "OpenFile"]
 
 _WHOLE: Final = 1 << 62
-_MAX_NESTING: Final = 64
 
 _T = TypeVar("_T")
 
@@ -119,8 +118,8 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         """Return what is known of a path: ``name``, ``type``, ``size``, ``cid``; ``mode`` and ``mtime`` if recorded.
 
         At most three requests. Only a file of one payload without a recorded size is fetched to know it; listings have
-        None as its size. A symbolic link is what it leads to, or has the type ``link`` if that is nothing in the root;
-        listings have its ``destination``.
+        None as its size. A symbolic link is what it leads to, or has the type ``link`` if that is nothing in the root.
+        Listings have its ``destination``, and the type ``link`` unless it leads to a file: so walks do not enter it.
 
         Raises:
             FileNotFoundError: The path is proven absent.
@@ -149,8 +148,8 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
 
     def isfile(self, path: str) -> bool:
         """Return whether a path is a file; False is proven."""
-        place = self.place(self._strip_protocol(path))
-        return place.target is not None
+        place = self._followed(self._strip_protocol(path))
+        return place is not None and place.target is not None
 
     def ls(self, path: str, detail: bool = True, **kwargs: object) -> list[Any]:
         """Return the entries of a folder, by name; of a file, the file. Proven to be complete.
@@ -175,7 +174,7 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
     def find(
         self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **kwargs: object
     ) -> Any:  # noqa: ANN401 - as fsspec's
-        """Return the files below a path. Without `maxdepth` and `withdirs`, one request for about 1,000 of them.
+        """Return the files and links below a path. Without `maxdepth` and `withdirs`, one request for about 1,000.
 
         Links to folders are not followed.
 
@@ -201,14 +200,45 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         on_error: Any = "omit",  # noqa: ANN401 - as fsspec's
         **kwargs: Any,  # noqa: ANN401 - as fsspec's
     ) -> Iterator[Any]:
-        """Yield the folders below a path with their entries, as fsspec's. Raises `TooLarge` as `find`."""
-        path = self._strip_protocol(path)
-        # Folders below are walked by calls of this method, which share the count.
-        count = kwargs.setdefault("_count", self._count())
-        for top, folders, files in super().walk(path, maxdepth, topdown, on_error, **kwargs):
-            if top == path:
-                count.add(len(folders) + len(files))
-            yield top, folders, files
+        """Yield the folders below a path with their entries, as fsspec's. Links to folders are not entered.
+
+        Raises:
+            InvalidInput: Maps nest deeper than ``ClientSettings.max_nesting``.
+            TooLarge: As `find`.
+            ValueError: `maxdepth` is below 1.
+        """
+        if maxdepth is not None and maxdepth < 1:
+            raise ValueError("maxdepth must be at least 1")
+        count, with_infos = self._count(), kwargs.pop("detail", False)
+        pending: list[tuple[str, int | None, Any]] = [(self._strip_protocol(path), maxdepth, None)]
+        while pending:
+            top, depth, walked = pending.pop()
+            if walked is not None:
+                yield walked
+                continue
+            try:
+                listing = self.ls(top, detail=True, **kwargs)
+            except OSError as error:
+                if on_error == "raise":
+                    raise
+                if callable(on_error):
+                    on_error(error)
+                continue
+            count.add(len(listing))
+            folders: Any = {}
+            files: Any = {}
+            for info in listing:
+                name = "" if info["name"] == top else name_of(info).rpartition("/")[2]
+                (folders if info["type"] == "directory" and name else files)[name] = info
+            if not with_infos:
+                folders, files = list(folders), list(files)
+            if topdown:
+                yield top, folders, files
+            else:
+                pending.append((top, None, (top, folders, files)))
+            if depth is None or depth > 1:
+                below = None if depth is None else depth - 1
+                pending += [(f"{top}/{name}", below, None) for name in reversed(list(folders))]
 
     def _count(self) -> EntryCount:
         limit = self.client.settings.max_entries
@@ -278,10 +308,32 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         if not isinstance(path, list) and paths == [self._strip_protocol(path)]:
             return self.cat_file(paths[0])
         if recursive:
-            paths = [each for each in paths if not self.isdir(each)]
+            paths = [each for each in paths if self.isfile(each)]
         found = self.cat_ranges(paths, None, None, on_error="raise" if on_error == "raise" else "return")
         pairs = zip(paths, found, strict=True)
         return {name: data for name, data in pairs if on_error != "omit" or not isinstance(data, Exception)}
+
+    def expand_path(self, path: Any, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any) -> list[str]:  # noqa: ANN401 - as fsspec's
+        """Return the paths that globs and folders stand for; below folders without links that lead to no file."""
+        found = super().expand_path(path, recursive=recursive, maxdepth=maxdepth, **kwargs)
+        if not recursive:
+            return found  # type: ignore[no-any-return]
+        self._find_files(found)
+        given = {self._strip_protocol(each) for each in (path if isinstance(path, list) else [path])}
+        return [each for each in found if each in given or self._is_copied(each)]
+
+    def _is_copied(self, path: str) -> bool:
+        place = self._followed(path)
+        return place is not None and (place.target is not None or not place.is_link)
+
+    def _followed(self, path: str) -> Place | None:
+        """Return where a path leads; None if that takes too many symbolic links."""
+        try:
+            return self.place(path)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            return None
 
     def get_file(self, rpath: str, lpath: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as fsspec's
         """Copy a file to the disk.
@@ -345,8 +397,9 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
 
     def _tree(self, path: str, root: str, prefix: Path, depth: int) -> Iterator[tuple[str, FolderEntry]]:
         """Yield everything below a folder, nested maps included, with paths."""
-        if depth > _MAX_NESTING:
-            raise InvalidInput(f"{printable(path)}: maps nest deeper than {_MAX_NESTING}")
+        limit = self.client.settings.max_nesting
+        if depth > limit:
+            raise InvalidInput(f"{printable(path)}: maps nest deeper than {limit}")
         for entry in folder_tree(self.client, root, prefix):
             name = "/".join((path, *entry.segments[len(prefix) :]))
             if entry.kind == "map" and entry.target is not None:
@@ -362,9 +415,16 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         return folder_info(path, entry.attributes)
 
     def _linked(self, path: str) -> Info:
+        """Describe what a link leads to; one that nobody can follow is listed like any other."""
         try:
             return self.info(path)
         except FileNotFoundError:
+            return dangling_link(path)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            return dangling_link(path)
+        except InvalidInput:
             return dangling_link(path)
 
     def _file_info(self, path: str, target: str, record: Attributes | None, may_fetch: bool = True) -> Info:
