@@ -50,6 +50,7 @@ def test_roots_that_were_computed_or_stored(as_json: Callable[..., Any], folder:
         "attributes": "all",
         "owner": False,
         "xattrs": False,
+        "left_out": {},
     }
     arcs = tmp_path / "arcs.tsv"
     arcs.write_text(f"a\t{root}\n")

@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use rustix::fs::{self, Mode, OFlags};
@@ -54,4 +55,31 @@ impl Beneath {
         let name = below.file_name().unwrap_or(".".as_ref());
         Ok(fs::openat(folder.as_ref().unwrap_or(&self.0), name, flags, Mode::empty())?)
     }
+}
+
+/// Why a file was skipped, in the words of the system.
+pub(super) fn why(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ELOOP) => "a symbolic link".to_owned(),
+        Some(number) => {
+            let text = error.to_string();
+            text.strip_suffix(&format!(" (os error {number})")).unwrap_or(&text).to_lowercase()
+        }
+        None => error.to_string().to_lowercase(),
+    }
+}
+
+/// A file's name for messages: on one line, with escapes for what is not printable or not UTF-8.
+pub(super) fn shown(file: &Path) -> String {
+    let mut text = String::new();
+    for chunk in file.as_os_str().as_bytes().utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\\' | '\'' | '"' => text.push(c),
+                c => text.extend(c.escape_debug()),
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
+    }
+    text
 }

@@ -13,8 +13,8 @@ use coregw_core as core;
 use coregw_ops::folder::chunks::{self, MAX_CHUNK_BYTES};
 use rustix::fs::{self, FileType, Stat};
 
+use super::beneath;
 use super::entries::FileState;
-use super::walk;
 
 /// How often a file is read that changes while it is read.
 const MAX_READS: usize = 3;
@@ -60,7 +60,7 @@ pub(super) enum Unread {
 
 impl From<io::Error> for Unread {
     fn from(error: io::Error) -> Self {
-        Self::Skipped(walk::why(&error))
+        Self::Skipped(beneath::why(&error))
     }
 }
 

@@ -11,12 +11,13 @@ use coregw_ops::folder::attributes::{self, MAX_LINK_BYTES, MAX_RECORD_BYTES, MAX
 use coregw_ops::folder::{self, Attributes, Entry};
 use xattr::FileExt as _;
 
+use super::beneath;
 use super::contents::{Chunk, Contents};
 use super::entries::{EntryKind, FileState};
 use super::signals::Signals;
 use super::survey::State;
 use super::targets::FileTargets;
-use super::walk::{self, Skip};
+use super::walk::Skip;
 
 /// Entries between two looks for an interrupt.
 const ENTRIES_BETWEEN_CHECKS: usize = 4096;
@@ -263,10 +264,10 @@ fn collect_xattrs(
     let mut xattrs = Xattrs::default();
     let mut bytes = 0;
     for name in names {
-        let shown = walk::shown(name.as_ref());
+        let shown = beneath::shown(name.as_ref());
         let why = match (name.to_str(), get(&name)) {
             (_, Ok(None)) => continue,
-            (_, Err(error)) => format!("can't be read: {}", walk::why(&error)),
+            (_, Err(error)) => format!("can't be read: {}", beneath::why(&error)),
             (None, _) => "has a name that is not UTF-8".to_owned(),
             (_, Ok(Some(value))) if value.len() > MAX_XATTR_BYTES => "is too long".to_owned(),
             (Some(text), Ok(Some(value))) => {

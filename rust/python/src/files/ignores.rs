@@ -13,9 +13,9 @@ use core::{Cid, Error, InputCode, Result, Suite};
 use coregw_core as core;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
 
+use super::beneath;
 use super::contents;
 use super::entries::EntryKind;
-use super::walk;
 
 /// The file with patterns for the folder that it is in.
 const COREGW_IGNORE: &str = ".coregwignore";
@@ -102,9 +102,9 @@ impl Excludes {
         for (name, _) in has.into_iter().filter(|(_, has)| *has) {
             let path = opened.path.join(name);
             let refused =
-                |why: String| Error::input(InputCode::InvalidRequest, format!("{}: {why}", walk::shown(&path)));
+                |why: String| Error::input(InputCode::InvalidRequest, format!("{}: {why}", beneath::shown(&path)));
             let Some(content) = self.read(opened, name).map_err(refused)? else { continue };
-            let source = walk::shown(&opened.below.join(name));
+            let source = beneath::shown(&opened.below.join(name));
             ignores.files.push(Patterns::parse(source, &content).map_err(refused)?);
             names.push(name);
         }
@@ -131,7 +131,7 @@ impl Excludes {
         match &self.rules {
             Rules::None => Ok(None),
             Rules::Own | Rules::Included => {
-                read(opened.folder, name, self.is_own()).map(Some).map_err(|error| walk::why(&error))
+                read(opened.folder, name, self.is_own()).map(Some).map_err(|error| beneath::why(&error))
             }
             Rules::Named(targets) => match targets.get(&opened.below.join(name)) {
                 Some(target) => Ok(read_target(opened.folder, name, target)),

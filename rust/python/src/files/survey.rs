@@ -20,7 +20,7 @@ use crate::detach::{self, Work};
 use crate::errors::call;
 use crate::tuples;
 
-use super::beneath::Beneath;
+use super::beneath::{self, Beneath};
 use super::contents;
 use super::entries::{EntryKind, FileState, FolderDraft, FolderItems, Inventory};
 use super::ignores::{Excludes, Rules};
@@ -117,7 +117,7 @@ pub fn survey(
             return single_file(&top, &stat);
         }
         let Some(beneath) = beneath else {
-            return Err(Error::request(format!("{}: neither a folder nor a regular file", walk::shown(&top))));
+            return Err(Error::request(format!("{}: neither a folder nor a regular file", beneath::shown(&top))));
         };
         let excludes = Excludes::new(&exclude, gitignore, rules)?;
         let found = walk::walk((&top, &beneath), &excludes, unmapped, &|| signals.is_interrupted())?;
@@ -145,7 +145,7 @@ fn rules_of(purpose: &str, named: Option<BTreeMap<PathBuf, CidLike>>) -> Result<
 
 /// The `OSError` that Python raises for a file.
 pub fn os_error(file: &Path, error: &io::Error) -> PyErr {
-    PyOSError::new_err((error.raw_os_error(), walk::why(error), file.as_os_str().to_owned()))
+    PyOSError::new_err((error.raw_os_error(), beneath::why(error), file.as_os_str().to_owned()))
 }
 
 fn single_file(top: &Path, found: &Stat) -> Result<State> {
@@ -162,7 +162,7 @@ fn single_file(top: &Path, found: &Stat) -> Result<State> {
     let folder: FolderItems = draft.finish((0, 0), |_, _| true);
     // Resolved, because files are opened without following symbolic links.
     let file = fs::canonicalize(top)
-        .map_err(|error| Error::request(format!("{}: {}", walk::shown(top), walk::why(&error))))?;
+        .map_err(|error| Error::request(format!("{}: {}", beneath::shown(top), beneath::why(&error))))?;
     let skip = (!state.has_mtime_of(found)).then(|| Skip { file: file.clone(), why: walk::INEXACT_TIME.to_owned() });
     let found =
         Walked { entries: Inventory::new(vec![folder]), skips: skip.into_iter().collect(), left_out: Vec::new() };

@@ -16,7 +16,7 @@ use coregw_core as core;
 use coregw_ops::folder::RESERVED_NAME;
 use rustix::fs::{self, AtFlags, Dir, FileType};
 
-use super::beneath::Beneath;
+use super::beneath::{Beneath, shown, why};
 use super::entries::{EntryKind, FileState, FolderDraft, FolderItems, Inventory};
 use super::ignores::{Excludes, Ignores, Opened};
 
@@ -315,18 +315,6 @@ fn text(name: &CStr) -> &OsStr {
     OsStr::from_bytes(name.to_bytes())
 }
 
-/// Why a file was skipped, in the words of the system.
-pub(super) fn why(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(libc::ELOOP) => "a symbolic link".to_owned(),
-        Some(number) => {
-            let text = error.to_string();
-            text.strip_suffix(&format!(" (os error {number})")).unwrap_or(&text).to_lowercase()
-        }
-        None => error.to_string().to_lowercase(),
-    }
-}
-
 /// What is lost of an entry with such a time.
 pub(super) const INEXACT_TIME: &str = "its time is not between 1677 and 2262: the nearest is recorded";
 /// Why no path of a map has a name.
@@ -337,19 +325,4 @@ pub(super) const TOO_LONG: &str = "the path is longer than 4096 bytes";
 /// The refusal of a file that no map has.
 pub(super) fn refused(file: &Path, why: &str) -> Error {
     Error::input(InputCode::InvalidPath, format!("{}: {why}", shown(file)))
-}
-
-/// A file's name for messages: on one line, with escapes for what is not printable or not UTF-8.
-pub(super) fn shown(file: &Path) -> String {
-    let mut text = String::new();
-    for chunk in file.as_os_str().as_bytes().utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c {
-                '\\' | '\'' | '"' => text.push(c),
-                c => text.extend(c.escape_debug()),
-            }
-        }
-        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
-    }
-    text
 }
