@@ -201,6 +201,8 @@ struct Patterns {
 struct Pattern {
     /// What it matches: a path below the folder of its file if it has a slash, otherwise a name.
     tokens: Vec<Token>,
+    /// The bytes at its end that are none of the special characters: most names do not end with them.
+    end: Box<[u8]>,
     is_path: bool,
     /// Whether it includes what it matches.
     is_negative: bool,
@@ -267,7 +269,11 @@ impl Patterns {
         }
         let is_path = line.contains(&b'/');
         let tokens = tokens(line.strip_prefix(b"/").unwrap_or(line), is_path)?;
-        self.patterns.push(Pattern { tokens, is_path, is_negative, only_folders, line: number });
+        let literals =
+            tokens.iter().rev().map_while(|token| if let Token::Byte(byte) = token { Some(*byte) } else { None });
+        let mut end: Vec<u8> = literals.collect();
+        end.reverse();
+        self.patterns.push(Pattern { tokens, end: end.into(), is_path, is_negative, only_folders, line: number });
         Ok(())
     }
 
@@ -275,7 +281,8 @@ impl Patterns {
     fn matched(&self, path: &[u8], is_folder: bool) -> Option<(&Self, &Pattern)> {
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
         let matches = |pattern: &&Pattern| {
-            (is_folder || !pattern.only_folders) && matches(&pattern.tokens, if pattern.is_path { path } else { name })
+            let may_match = path.ends_with(&pattern.end) && (is_folder || !pattern.only_folders);
+            may_match && matches(&pattern.tokens, if pattern.is_path { path } else { name })
         };
         self.patterns.iter().rev().find(matches).map(|pattern| (self, pattern))
     }
