@@ -56,8 +56,12 @@ def python_graph(package: Path) -> Graph:
 
 
 def _python_imports(path: Path, known: set[str]) -> set[str]:
+    """The modules that one imports, for types too; not what the ``__getattr__`` of a package loads on first use."""
+    tree = ast.parse(path.read_text("utf-8"))
+    if any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in tree.body):
+        tree.body = [node for node in tree.body if not _is_for_types(node)]
     found = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -67,6 +71,10 @@ def _python_imports(path: Path, known: set[str]) -> set[str]:
                 full = f"{base}.{alias.name}"
                 found.add(full if full in known else base)
     return found & known
+
+
+def _is_for_types(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 # ---------------------------------------------------------------------------------------------------------- Rust

@@ -47,11 +47,13 @@ def test_python_imports_of_every_form_are_found(tmp_path: Path) -> None:
             "native.pyi": "X: int\n",
             "sub/__init__.py": "",
             "sub/typed.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pack import sub\n",
+            "lazy/__init__.py": "if TYPE_CHECKING:\n    from pack import low\ndef __getattr__(name): ...\n",
             "sub/late.py": "def f():\n    import pack.low\n    from pack.sub import typed\nfrom pack.native import X",
         },
     )
     assert python_graph(package) == {
         "pack": {"pack.low"},
+        "pack.lazy": set(),
         "pack.low": set(),
         "pack.native": set(),
         "pack.sub": set(),

@@ -5,13 +5,15 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import typing
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 import coregw
 from coregw import errors
-from public_surface import PINNED, surface
+from public_surface import PINNED, documented_modules, surface
 
 PACKAGE = Path(__file__).parent.parent / "python" / "coregw"
 
@@ -59,3 +61,30 @@ def test_every_public_module_class_and_function_has_a_docstring() -> None:
             if (inspect.isclass(value) or inspect.isfunction(value)) and not inspect.getdoc(value):
                 undocumented.append(f"{info.name}.{name}")
     assert not undocumented
+
+
+def test_type_hints_of_the_whole_interface_can_be_resolved() -> None:
+    failed, count = [], 0
+    for module in map(importlib.import_module, documented_modules()):
+        for name in getattr(module, "__all__", ()):
+            value = getattr(module, name)
+            members = vars(value).values() if inspect.isclass(value) else ()
+            for member in (value, *members):
+                function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+                if (
+                    not inspect.isfunction(function)
+                    or function.__name__.startswith("_")
+                    or not function.__annotations__
+                ):
+                    continue
+                count += 1
+                try:
+                    typing.get_type_hints(function)
+                except NameError as error:
+                    failed.append(f"{module.__name__}: {function.__qualname__}: {error}")
+    assert failed == []
+    assert count > 200
+
+
+def test_annotations_of_verifiers_name_what_they_take() -> None:
+    assert Mapping[str, object] in typing.get_args(typing.get_type_hints(coregw.verify_resolve)["request"])

@@ -5,17 +5,26 @@ The verification itself is in the extension; this module adds documentation and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias, TypeGuard
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, TypeGuard
 
 from coregw import _core
 from coregw._core import Cid, Diff, ReadOutcome, Scan
 
 if TYPE_CHECKING:
-    from msgspec import Struct
     from typing_extensions import Buffer
+elif sys.version_info >= (3, 12):
+    from collections.abc import Buffer
+else:  # Python 3.11 has no name for objects with the buffer protocol
+    Buffer = bytes | bytearray | memoryview
 
 __all__ = [
+    "Buffer",
+    "CidLike",
+    "Message",
+    "MessageStruct",
+    "PathLike",
     "verify_diff",
     "verify_map_proof",
     "verify_read",
@@ -25,11 +34,20 @@ __all__ = [
 ]
 
 # Repeated from the stub of the extension, so that `help` and pdoc can resolve them.
-CidLike: TypeAlias = "str | Buffer | Cid"
+CidLike: TypeAlias = str | Buffer | Cid
 PathLike: TypeAlias = str | Sequence[str]
 
 
-def verify_resolve(request: Buffer | str | Struct, result: Buffer | str | Struct) -> str:
+class MessageStruct(Protocol):
+    """A struct of `coregw.messages`, without importing msgspec."""
+
+    __struct_fields__: ClassVar[tuple[str, ...]]
+
+
+Message: TypeAlias = Buffer | str | Mapping[str, object] | MessageStruct
+
+
+def verify_resolve(request: Message, result: Message) -> str:
     """Verify a resolve result against the caller's own request, and return the proven target (protocol section 5).
 
     The request names the trusted root and the segments. It is not proven that the target is the only one, or that
@@ -68,7 +86,7 @@ def verify_resolve(request: Buffer | str | Struct, result: Buffer | str | Struct
     return _core.verify_resolve(_json(request), _json(result))
 
 
-def verify_read(request: Buffer | str | Struct, result: Buffer | str | Struct) -> ReadOutcome:
+def verify_read(request: Message, result: Message) -> ReadOutcome:
     """Verify a read of a key, an element or a range against the caller's own request (protocol section 5).
 
     Args:
@@ -100,7 +118,7 @@ def verify_read(request: Buffer | str | Struct, result: Buffer | str | Struct) -
     return _core.verify_read(_json(request), _json(result))
 
 
-def verify_map_proof(request: Buffer | str | Struct, result: Buffer | str | Struct) -> str | list[str | None] | None:
+def verify_map_proof(request: Message, result: Message) -> str | list[str | None] | None:
     """Verify a map proof, and return the key's target, or None if the key is proven absent (protocol section 5).
 
     For a request with several keys, return a list of what is proven of each, in their order.
@@ -129,7 +147,7 @@ def verify_map_proof(request: Buffer | str | Struct, result: Buffer | str | Stru
     return _core.verify_map_proof(_json(request), _json(result))
 
 
-def verify_scan_result(request: Buffer | str | Struct, result: Buffer | str | Struct) -> Scan:
+def verify_scan_result(request: Message, result: Message) -> Scan:
     """Verify a page of a map's listing: all entries of the window, in key order, without gaps (protocol section 5).
 
     Args:
@@ -164,7 +182,7 @@ def verify_scan_result(request: Buffer | str | Struct, result: Buffer | str | St
 def verify_diff(
     a: CidLike,
     b: CidLike,
-    response: Buffer | str | Struct,
+    response: Message,
     prefix: PathLike = (),
     after: PathLike | None = None,
     limit: int = 1000,
@@ -206,7 +224,7 @@ def verify_diff(
     return _core.verify_diff(a, b, _json(response), prefix, after, limit)
 
 
-def verify_transition(request: Buffer | str | Struct, receipt: Buffer | str | Struct) -> str:
+def verify_transition(request: Message, receipt: Message) -> str:
     """Verify a mutation receipt, and return the new root, derived from the caller's own changes (protocol section 5).
 
     Args:
@@ -236,7 +254,7 @@ def verify_transition(request: Buffer | str | Struct, receipt: Buffer | str | St
     return _core.verify_transition(_json(request), _json(receipt))
 
 
-def _json(message: Buffer | str | Struct) -> Buffer | str:
+def _json(message: Message) -> Buffer | str:
     if isinstance(message, str) or _is_buffer(message):
         return message
     try:

@@ -50,6 +50,14 @@ def test_a_file_is_streamed_to_the_gateway_and_back(client: Client, tmp_path: Pa
     assert names(tmp_path) == ["source", "target"]
 
 
+def test_text_is_neither_a_payload_nor_a_path(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"secret")
+    for wrong in (str(tmp_path / "secret"), "hello", 5, {"a": 1}, None):
+        for put in (client.put_payload, lambda each: [*client.put_payloads([each])], coregw.payload_cid):
+            with pytest.raises(TypeError):
+                put(wrong)  # type: ignore[arg-type]
+
+
 def test_a_missing_payload_is_not_found(client: Client, tmp_path: Path) -> None:
     cid = coregw.payload_cid(b"not stored")
     with pytest.raises(PayloadNotFound):

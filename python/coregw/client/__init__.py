@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from coregw.client.aio import AsyncClient
     from coregw.client.cars.export import ExportedCar
     from coregw.client.connection import ConnectionOptions
+    from coregw.client.folders.add import Added
     from coregw.client.folders.compare import ComparedFolder
     from coregw.client.folders.restore import Restored
+    from coregw.client.mirror.copy import Mirrored
+    from coregw.client.mirror.names import MirroredName
     from coregw.client.opened.asynchronous import AsyncFile
     from coregw.client.opened.blocking import File
     from coregw.client.operations.car import ImportedCar
@@ -33,8 +36,12 @@ if TYPE_CHECKING:
     from coregw.client.query import Proven, Query
     from coregw.client.settings import ClientSettings
     from coregw.client.sync import Client
+    from coregw.folders.compare import FolderDifference
+    from coregw.folders.tree import Level
+    from coregw.messages.record import PublishedRecord
 
 __all__ = [
+    "Added",
     "AsyncClient",
     "AsyncFile",
     "Client",
@@ -45,29 +52,40 @@ __all__ = [
     "Entry",
     "ExportedCar",
     "File",
+    "FolderDifference",
     "ImportedCar",
     "Leaf",
+    "Level",
+    "Mirrored",
+    "MirroredName",
     "Proven",
+    "PublishedRecord",
     "Query",
     "Restored",
 ]
 
 _MODULES = {
-    "AsyncClient": "aio",
-    "AsyncFile": "opened.asynchronous",
-    "Client": "sync",
-    "ClientSettings": "settings",
-    "ComparedFolder": "folders.compare",
-    "ConnectionOptions": "connection",
-    "Difference": "operations.diff",
-    "Entry": "operations.tree",
-    "ExportedCar": "cars.export",
-    "File": "opened.blocking",
-    "ImportedCar": "operations.car",
-    "Leaf": "operations.tree",
-    "Proven": "query",
-    "Query": "query",
-    "Restored": "folders.restore",
+    "Added": ".folders.add",
+    "AsyncClient": ".aio",
+    "AsyncFile": ".opened.asynchronous",
+    "Client": ".sync",
+    "ClientSettings": ".settings",
+    "ComparedFolder": ".folders.compare",
+    "ConnectionOptions": ".connection",
+    "Difference": ".operations.diff",
+    "Entry": ".operations.tree",
+    "ExportedCar": ".cars.export",
+    "File": ".opened.blocking",
+    "FolderDifference": "..folders.compare",
+    "ImportedCar": ".operations.car",
+    "Leaf": ".operations.tree",
+    "Level": "..folders.tree",
+    "Mirrored": ".mirror.copy",
+    "MirroredName": ".mirror.names",
+    "Proven": ".query",
+    "PublishedRecord": "..messages.record",
+    "Query": ".query",
+    "Restored": ".folders.restore",
 }
 
 
@@ -75,6 +93,6 @@ def __getattr__(name: str) -> object:
     """Import a name on first use."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    value: object = getattr(import_module(_MODULES[name], __name__), name)
     globals()[name] = value
     return value

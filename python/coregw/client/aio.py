@@ -7,30 +7,17 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
+from coregw import _core, client
 from coregw.client import operations
 from coregw.client.driving.asynchronous import AsyncDriver
 from coregw.client.driving.threads import to_end
 from coregw.client.files import as_bytes
 from coregw.client.query import CidLike, PathLike, Proven, Query, map_proof, resolve, scan
+from coregw.messages import Delta, MutationReceipt
+from coregw.verify import Buffer
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    from coregw import _core
-    from coregw.client.cars.export import ExportedCar
-    from coregw.client.folders.add import Added
-    from coregw.client.folders.compare import ComparedFolder
-    from coregw.client.folders.restore import Restored
-    from coregw.client.mirror.copy import Mirrored
-    from coregw.client.mirror.names import MirroredName
     from coregw.client.mirror.side import Side
-    from coregw.client.opened.asynchronous import AsyncFile
-    from coregw.client.operations import car, tree
-    from coregw.client.operations.mutate import Changes
-    from coregw.folders.compare import FolderDifference
-    from coregw.folders.tree import Level
-    from coregw.messages import Delta, MutationReceipt
-    from coregw.messages.record import PublishedRecord
 
 __all__ = ["AsyncClient"]
 
@@ -118,7 +105,7 @@ class AsyncClient(AsyncDriver):
 
     # Mutations
 
-    async def apply_changes(self, targets: Sequence[Changes], what: str) -> None:
+    async def apply_changes(self, targets: Sequence[operations.mutate.Changes], what: str) -> None:
         """Change maps and lists to what is known to result; see `operations.mutate.apply_changes`."""
         await self._run(operations.mutate.apply_changes(self.settings, targets, what, self._parts))
 
@@ -188,7 +175,7 @@ class AsyncClient(AsyncDriver):
         """Stream a payload to a new file and return its size; see `operations.payload.save_payload`."""
         return await self._run(operations.payload.save_payload(self.settings, cid, path, max_bytes))
 
-    async def open(self, root: CidLike, path: PathLike = ()) -> AsyncFile:
+    async def open(self, root: CidLike, path: PathLike = ()) -> client.AsyncFile:
         """Open the file at a path, or that is `root` itself, to read it; see `coregw.client.AsyncFile`."""
         from coregw.client.opened.asynchronous import AsyncFile  # noqa: PLC0415 - few programs need it
 
@@ -206,19 +193,19 @@ class AsyncClient(AsyncDriver):
         """Return the payloads of a file that is a list, with their sizes; see `operations.tree.list_elements`."""
         return await self._run(operations.tree.list_elements(self.settings, self.root(target)))
 
-    def history_of_scope(self, scope: str, token: str) -> AsyncGenerator[PublishedRecord, None]:
+    def history_of_scope(self, scope: str, token: str) -> AsyncGenerator[client.PublishedRecord, None]:
         """Yield every revision of all names of a scope; see `operations.record.history_of_scope`."""
         return self._stream(operations.record.history_of_scope(self.settings, scope, token))
 
-    def entries(self, root: CidLike, prefix: PathLike = ()) -> AsyncGenerator[tree.Leaf, None]:
+    def entries(self, root: CidLike, prefix: PathLike = ()) -> AsyncGenerator[operations.tree.Leaf, None]:
         """Yield every entry of one map at and below `prefix`; see `operations.tree.entries`."""
         return self._stream(operations.tree.entries(self.settings, self.root(root), prefix))
 
-    def children(self, root: CidLike, prefix: PathLike = ()) -> AsyncGenerator[tree.Entry, None]:
+    def children(self, root: CidLike, prefix: PathLike = ()) -> AsyncGenerator[operations.tree.Entry, None]:
         """Yield one level of a map, as a directory; see `operations.tree.children`."""
         return self._stream(operations.tree.children(self.settings, self.root(root), prefix))
 
-    def walk(self, root: CidLike, prefix: PathLike = ()) -> AsyncGenerator[tree.Leaf, None]:
+    def walk(self, root: CidLike, prefix: PathLike = ()) -> AsyncGenerator[operations.tree.Leaf, None]:
         """Yield every payload and list of a tree, following nested maps, but not what folders record of their paths.
 
         See `operations.tree.walk`.
@@ -229,7 +216,9 @@ class AsyncClient(AsyncDriver):
         """Yield every difference between two maps at and below `prefix`; see `operations.diff.differences`."""
         return self._stream(operations.diff.differences(self.settings, self.root(a), self.root(b), prefix))
 
-    def diff_folders(self, a: CidLike, b: CidLike, prefix: PathLike = ()) -> AsyncGenerator[FolderDifference, None]:
+    def diff_folders(
+        self, a: CidLike, b: CidLike, prefix: PathLike = ()
+    ) -> AsyncGenerator[client.FolderDifference, None]:
         """Yield every difference between two folders, attributes included; see `operations.folder_diff`."""
         a, b = self.root(a), self.root(b)
         return self._stream(operations.folder_diff.folder_differences(self.settings, a, b, prefix))
@@ -238,15 +227,15 @@ class AsyncClient(AsyncDriver):
         """Return the CID and prefix to list for a path; see `operations.tree.locate`."""
         return await self._run(operations.tree.locate(self.settings, self.root(root), path))
 
-    async def published(self, scope: str, name: str) -> PublishedRecord:
+    async def published(self, scope: str, name: str) -> client.PublishedRecord:
         """Return what is published under a name; see `operations.record.published`."""
         return await self.publications.get(scope, name)
 
     # CAR files
 
     async def export_car(
-        self, root: CidLike, path: Path, *, payloads: bool = False, progress: car.Advance | None = None
-    ) -> ExportedCar:
+        self, root: CidLike, path: Path, *, payloads: bool = False, progress: operations.car.Advance | None = None
+    ) -> client.ExportedCar:
         """Write a root's tree to a new CAR file, which appears only when verified; see `cars.export.NewCar`."""
         from coregw.client.cars.export import NewCar  # noqa: PLC0415 - few programs need it
 
@@ -259,8 +248,8 @@ class AsyncClient(AsyncDriver):
         await self._run_in_workers(operations.car.put_car(self.settings, as_bytes(data), what, self._parts))
 
     async def import_car(
-        self, path: Path, *, name: str | None = None, progress: car.Advance | None = None
-    ) -> car.ImportedCar:
+        self, path: Path, *, name: str | None = None, progress: operations.car.Advance | None = None
+    ) -> operations.car.ImportedCar:
         """Send a CAR file to the gateway, which imports all of it or nothing; see `operations.car.import_car`."""
         steps = operations.car.import_car(self.settings, path, name, progress, self._parts)
         return await self._run_in_workers(steps)
@@ -272,14 +261,14 @@ class AsyncClient(AsyncDriver):
         path: Path,
         *,
         suite: str = "sha2-256",
-        attributes: Level = "all",
+        attributes: client.Level = "all",
         owner: bool = False,
         xattrs: bool = False,
         exclude: Sequence[str] = (),
         gitignore: bool = False,
         use_cache: bool = True,
         progress: Callable[[int], None] = lambda count: None,
-    ) -> Added:
+    ) -> client.Added:
         """Add a folder or a file, as ``coregw add`` does, and return its root with what was added and skipped.
 
         Args:
@@ -325,7 +314,7 @@ class AsyncClient(AsyncDriver):
         xattrs: bool = False,
         use_cache: bool = True,
         progress: Callable[[int], None] = lambda count: None,
-    ) -> Restored:
+    ) -> client.Restored:
         """Write the verified tree of a map root to the folder `dest`, or update that.
 
         A new or empty `dest` gets the whole tree or nothing. In any other, files that have the right bytes stay, and
@@ -370,11 +359,11 @@ class AsyncClient(AsyncDriver):
         root: CidLike,
         path: Path,
         *,
-        attributes: Level | None = None,
+        attributes: client.Level | None = None,
         exclude: Sequence[str] = (),
         gitignore: bool = False,
         as_added: bool = False,
-    ) -> ComparedFolder:
+    ) -> client.ComparedFolder:
         """Compare a root with a folder or file of this machine; see `coregw.client.folders.compare.compare_folder`."""
         from coregw.client.folders.compare import compare_folder  # noqa: PLC0415 - few programs need it
 
@@ -397,7 +386,7 @@ class AsyncClient(AsyncDriver):
         payloads: bool = True,
         line: str = "",
         progress: Callable[[int], None] = lambda count: None,
-    ) -> Mirrored:
+    ) -> client.Mirrored:
         """Copy a root and everything below it to another gateway, by what differs; see `coregw.client.mirror.copy`."""
         from coregw.client.mirror.copy import mirror  # noqa: PLC0415 - few programs need it
 
@@ -415,7 +404,7 @@ class AsyncClient(AsyncDriver):
         destination_token: str | None = None,
         payloads: bool = True,
         progress: Callable[[int], None] = lambda count: None,
-    ) -> MirroredName:
+    ) -> client.MirroredName:
         """Copy what is published under a name, and publish it there, too; see `coregw.client.mirror.names`."""
         from coregw.client.mirror.names import mirror_published  # noqa: PLC0415 - few programs need it
 

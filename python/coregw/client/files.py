@@ -14,14 +14,12 @@ from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import BinaryIO, Self
 
 from coregw import _core
 from coregw.errors import Conflict, InvalidInput, TooLarge
 from coregw.hashing import new_hash
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from coregw.verify import Buffer
 
 __all__ = ["CHUNK_BYTES", "Download", "FileState", "NewFile", "Upload", "as_bytes", "create_file", "reported_as"]
 
@@ -38,6 +36,8 @@ def as_bytes(data: Buffer) -> bytes:
     Raises:
         TypeError: The object has no buffer protocol.
     """
+    if isinstance(data, str):
+        raise TypeError("a payload is bytes, or a Path of the file that has them, not text")
     return data if isinstance(data, bytes) else memoryview(data).tobytes()
 
 
@@ -65,10 +65,11 @@ class Upload:
     Raises:
         InvalidInput: The codec or hash function is unknown.
         TooLarge: The payload in memory has more than `limit` bytes.
+        TypeError: It is neither, such as text, which may be meant as a payload or as the path of one.
     """
 
     def __init__(self, data: Buffer | Path, codec: str | int, hash: str, limit: int) -> None:
-        self._data = data if isinstance(data, str | os.PathLike) else as_bytes(data)
+        self._data = data if isinstance(data, os.PathLike) else as_bytes(data)
         self._limit = limit
         self._new_hasher: Callable[[], _core.PayloadHasher] = lambda: _core.PayloadHasher(codec, hash)
         self._hasher = self._new_hasher()

@@ -4,31 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar
 
+from coregw import _core, client
 from coregw.client import operations
 from coregw.client.driving.blocking import BlockingDriver
 from coregw.client.files import as_bytes
 from coregw.client.query import CidLike, PathLike, Proven, Query, map_proof, resolve, scan
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    from coregw import _core
-    from coregw.client.aio import AsyncClient
-    from coregw.client.cars.export import ExportedCar
-    from coregw.client.folders.add import Added
-    from coregw.client.folders.compare import ComparedFolder
-    from coregw.client.folders.restore import Restored
-    from coregw.client.mirror.copy import Mirrored
-    from coregw.client.mirror.names import MirroredName
-    from coregw.client.opened.blocking import File
-    from coregw.client.operations import car, tree
-    from coregw.client.operations.mutate import Changes
-    from coregw.folders.compare import FolderDifference
-    from coregw.folders.tree import Level
-    from coregw.messages import Delta, MutationReceipt
-    from coregw.messages.record import PublishedRecord
+from coregw.messages import Delta, MutationReceipt
+from coregw.verify import Buffer
 
 __all__ = ["Client"]
 
@@ -113,7 +97,7 @@ class Client(BlockingDriver):
 
     # Mutations
 
-    def apply_changes(self, targets: Sequence[Changes], what: str) -> None:
+    def apply_changes(self, targets: Sequence[operations.mutate.Changes], what: str) -> None:
         """Change maps and lists to what is known to result; see `operations.mutate.apply_changes`."""
         self._run(operations.mutate.apply_changes(self.settings, targets, what, self._parts))
 
@@ -183,7 +167,7 @@ class Client(BlockingDriver):
         """Stream a payload to a new file and return its size; see `operations.payload.save_payload`."""
         return self._run(operations.payload.save_payload(self.settings, cid, path, max_bytes))
 
-    def open(self, root: CidLike, path: PathLike = ()) -> File:
+    def open(self, root: CidLike, path: PathLike = ()) -> client.File:
         """Open the file at a path, or that is `root` itself, to read it; see `coregw.client.File`."""
         from coregw.client.opened.blocking import File  # noqa: PLC0415 - few programs need it
 
@@ -201,19 +185,19 @@ class Client(BlockingDriver):
         """Return the payloads of a file that is a list, with their sizes; see `operations.tree.list_elements`."""
         return self._run(operations.tree.list_elements(self.settings, self.root(target)))
 
-    def history_of_scope(self, scope: str, token: str) -> Generator[PublishedRecord, None, None]:
+    def history_of_scope(self, scope: str, token: str) -> Generator[client.PublishedRecord, None, None]:
         """Yield every revision of all names of a scope; see `operations.record.history_of_scope`."""
         return self._stream(operations.record.history_of_scope(self.settings, scope, token))
 
-    def entries(self, root: CidLike, prefix: PathLike = ()) -> Generator[tree.Leaf, None, None]:
+    def entries(self, root: CidLike, prefix: PathLike = ()) -> Generator[operations.tree.Leaf, None, None]:
         """Yield every entry of one map at and below `prefix`; see `operations.tree.entries`."""
         return self._stream(operations.tree.entries(self.settings, self.root(root), prefix))
 
-    def children(self, root: CidLike, prefix: PathLike = ()) -> Generator[tree.Entry, None, None]:
+    def children(self, root: CidLike, prefix: PathLike = ()) -> Generator[operations.tree.Entry, None, None]:
         """Yield one level of a map, as a directory; see `operations.tree.children`."""
         return self._stream(operations.tree.children(self.settings, self.root(root), prefix))
 
-    def walk(self, root: CidLike, prefix: PathLike = ()) -> Generator[tree.Leaf, None, None]:
+    def walk(self, root: CidLike, prefix: PathLike = ()) -> Generator[operations.tree.Leaf, None, None]:
         """Yield every payload and list of a tree, following nested maps, but not what folders record of their paths.
 
         See `operations.tree.walk`.
@@ -224,7 +208,9 @@ class Client(BlockingDriver):
         """Yield every difference between two maps at and below `prefix`; see `operations.diff.differences`."""
         return self._stream(operations.diff.differences(self.settings, self.root(a), self.root(b), prefix))
 
-    def diff_folders(self, a: CidLike, b: CidLike, prefix: PathLike = ()) -> Generator[FolderDifference, None, None]:
+    def diff_folders(
+        self, a: CidLike, b: CidLike, prefix: PathLike = ()
+    ) -> Generator[client.FolderDifference, None, None]:
         """Yield every difference between two folders, attributes included; see `operations.folder_diff`."""
         return self._stream(
             operations.folder_diff.folder_differences(self.settings, self.root(a), self.root(b), prefix)
@@ -234,15 +220,15 @@ class Client(BlockingDriver):
         """Return the CID and prefix to list for a path; see `operations.tree.locate`."""
         return self._run(operations.tree.locate(self.settings, self.root(root), path))
 
-    def published(self, scope: str, name: str) -> PublishedRecord:
+    def published(self, scope: str, name: str) -> client.PublishedRecord:
         """Return what is published under a name; see `operations.record.published`."""
         return self.publications.get(scope, name)
 
     # CAR files
 
     def export_car(
-        self, root: CidLike, path: Path, *, payloads: bool = False, progress: car.Advance | None = None
-    ) -> ExportedCar:
+        self, root: CidLike, path: Path, *, payloads: bool = False, progress: operations.car.Advance | None = None
+    ) -> client.ExportedCar:
         """Write a root's tree to a new CAR file, which appears only when verified; see `cars.export.NewCar`."""
         from coregw.client.cars.export import NewCar  # noqa: PLC0415 - few programs need it
 
@@ -255,8 +241,8 @@ class Client(BlockingDriver):
         self._run(operations.car.put_car(self.settings, as_bytes(data), what, self._parts))
 
     def import_car(
-        self, path: Path, *, name: str | None = None, progress: car.Advance | None = None
-    ) -> car.ImportedCar:
+        self, path: Path, *, name: str | None = None, progress: operations.car.Advance | None = None
+    ) -> operations.car.ImportedCar:
         """Send a CAR file to the gateway, which imports all of it or nothing; see `operations.car.import_car`."""
         return self._run(operations.car.import_car(self.settings, path, name, progress, self._parts))
 
@@ -267,14 +253,14 @@ class Client(BlockingDriver):
         path: Path,
         *,
         suite: str = "sha2-256",
-        attributes: Level = "all",
+        attributes: client.Level = "all",
         owner: bool = False,
         xattrs: bool = False,
         exclude: Sequence[str] = (),
         gitignore: bool = False,
         use_cache: bool = True,
         progress: Callable[[int], None] = lambda count: None,
-    ) -> Added:
+    ) -> client.Added:
         """Add a folder or a file, and return its root with what was added and skipped; see `AsyncClient.add`.
 
         It works with connections of its own in another thread, which also calls `progress`.
@@ -307,7 +293,7 @@ class Client(BlockingDriver):
         xattrs: bool = False,
         use_cache: bool = True,
         progress: Callable[[int], None] = lambda count: None,
-    ) -> Restored:
+    ) -> client.Restored:
         """Write the verified tree of a map root to the folder `dest`, or update that; see `AsyncClient.get`.
 
         It works with connections of its own in another thread, which also calls `progress`.
@@ -333,11 +319,11 @@ class Client(BlockingDriver):
         root: CidLike,
         path: Path,
         *,
-        attributes: Level | None = None,
+        attributes: client.Level | None = None,
         exclude: Sequence[str] = (),
         gitignore: bool = False,
         as_added: bool = False,
-    ) -> ComparedFolder:
+    ) -> client.ComparedFolder:
         """Compare a root with a folder or file of this machine; see `AsyncClient.diff_tree`.
 
         It works with connections of its own in another thread.
@@ -357,13 +343,13 @@ class Client(BlockingDriver):
         payloads: bool = True,
         line: str = "",
         progress: Callable[[int], None] = lambda count: None,
-    ) -> Mirrored:
+    ) -> client.Mirrored:
         """Copy a root and everything below it to another gateway, by what differs; see `AsyncClient.mirror`.
 
         It works with connections of its own in another thread, which also calls `progress`.
         """
 
-        async def copy(source: AsyncClient) -> Mirrored:
+        async def copy(source: client.AsyncClient) -> client.Mirrored:
             async with destination._asynchronous() as there:
                 return await source.mirror(root, there, bases=bases, payloads=payloads, line=line, progress=progress)
 
@@ -379,13 +365,13 @@ class Client(BlockingDriver):
         destination_token: str | None = None,
         payloads: bool = True,
         progress: Callable[[int], None] = lambda count: None,
-    ) -> MirroredName:
+    ) -> client.MirroredName:
         """Copy what is published under a name, and publish it there, too; see `AsyncClient.mirror_published`.
 
         It works with connections of its own in another thread, which also calls `progress`.
         """
 
-        async def copy(source: AsyncClient) -> MirroredName:
+        async def copy(source: client.AsyncClient) -> client.MirroredName:
             async with destination._asynchronous() as there:
                 return await source.mirror_published(
                     scope,
@@ -399,7 +385,7 @@ class Client(BlockingDriver):
 
         return self._in_thread(copy)
 
-    def _in_thread(self, work: Callable[[AsyncClient], Coroutine[None, None, T]]) -> T:
+    def _in_thread(self, work: Callable[[client.AsyncClient], Coroutine[None, None, T]]) -> T:
         """Return what `work` returns for an asyncio client of the same gateway, in another thread."""
         from anyio.from_thread import start_blocking_portal  # noqa: PLC0415 - so that this module loads no asyncio
 
@@ -410,7 +396,7 @@ class Client(BlockingDriver):
         with start_blocking_portal() as portal:
             return portal.call(run)
 
-    def _asynchronous(self) -> AsyncClient:
+    def _asynchronous(self) -> client.AsyncClient:
         """Return an asyncio client of the same gateways, with what this one knows of them."""
         from coregw.client.aio import AsyncClient  # noqa: PLC0415 - so that this module loads no asyncio
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from coregw.client.opened.position import Position, copied
 from coregw.client.opened.reading import Cached
 from coregw.client.operations.steps import Steps
 from coregw.client.query import CidLike
 from coregw.client.settings import ClientSettings
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from coregw.verify import Buffer
 
 __all__ = ["AsyncFile", "AsyncFileClient"]
 

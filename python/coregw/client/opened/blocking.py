@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import threading
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from coregw.client.opened.position import Position, copied
 from coregw.client.opened.reading import Cached
@@ -13,9 +13,7 @@ from coregw.client.operations.steps import Steps
 from coregw.client.query import CidLike
 from coregw.client.settings import ClientSettings
 from coregw.client.transport.forks import watch_forks
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from coregw.verify import Buffer
 
 __all__ = ["File", "FileClient"]
 

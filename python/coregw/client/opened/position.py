@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from coregw.client.opened.reading import Cached, Reading, cut, load_files, read_files
 from coregw.client.operations.steps import Steps
 from coregw.client.query import CidLike
 from coregw.client.settings import ClientSettings
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from coregw.verify import Buffer
 
 __all__ = ["Position", "copied"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from coregw import _core
 from coregw.client.exchange.call import OCTETS, Answer, Call
@@ -18,9 +17,7 @@ from coregw.client.settings import ClientSettings
 from coregw.errors import ProofError, TooLarge
 from coregw.messages.batch import MAX_BATCH_BLOCKS, MAX_HAS_CIDS
 from coregw.messages.car import MAX_WHOLE_CAR_BYTES
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from coregw.verify import Buffer
 
 __all__ = ["has_payloads", "held_payloads", "put_payloads"]
 

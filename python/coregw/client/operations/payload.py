@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
 from msgspec.structs import replace
 
@@ -19,9 +19,7 @@ from coregw.client.settings import ClientSettings
 from coregw.errors import ProofError
 from coregw.messages import CasCreated, encode
 from coregw.messages.batch import GetBatchRequest
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from coregw.verify import Buffer
 
 __all__ = ["Receiver", "download", "get_payload", "get_payloads", "put_payload", "save_payload"]
 
