@@ -13,14 +13,13 @@ from coregw import _core
 from coregw._core import Cid, Diff, ReadOutcome, Scan
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
+    from typing_extensions import Buffer as Buffer  # noqa: PLC0414 - for other modules, not for programs
 elif sys.version_info >= (3, 12):
     from collections.abc import Buffer
 else:  # Python 3.11 has no name for objects with the buffer protocol
     Buffer = bytes | bytearray | memoryview
 
 __all__ = [
-    "Buffer",
     "CidLike",
     "Message",
     "MessageStruct",
