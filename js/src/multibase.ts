@@ -9,6 +9,11 @@ function valuesOf(alphabet: string): Map<string, number> {
   return new Map(Array.from(alphabet, (letter, value) => [letter, value]));
 }
 
+/** As `valuesOf`, with each letter of a lower-case alphabet in either case. */
+function valuesOfEither(alphabet: string): Map<string, number> {
+  return new Map([...valuesOf(alphabet), ...valuesOf(alphabet.toUpperCase())]);
+}
+
 /** Decode a base with a power of two as radix. Bits past the last whole byte must be 0, and fewer than a digit has. */
 function fromBits(text: string, digits: Map<string, number>, bitsEach: number): Uint8Array | null {
   const bytes = new Uint8Array((text.length * bitsEach) >> 3);
@@ -28,33 +33,35 @@ function fromBits(text: string, digits: Map<string, number>, bitsEach: number): 
 }
 
 /** Decode a base with another radix: each leading zero digit is a zero byte. Quadratic, so callers bound the length. */
-function fromRadix(text: string, alphabet: string): Uint8Array | null {
-  const digits = valuesOf(alphabet);
+function fromRadix(text: string, digits: Map<string, number>, radix: number): Uint8Array | null {
   const bytes: number[] = []; // the least significant first
   for (const letter of text) {
     let carry = digits.get(letter);
     if (carry === undefined) return null;
     for (let i = 0; i < bytes.length; i++) {
-      carry += (bytes[i] as number) * alphabet.length;
+      carry += (bytes[i] as number) * radix;
       bytes[i] = carry & 255;
       carry >>= 8;
     }
     for (; carry > 0; carry >>= 8) bytes.push(carry & 255);
   }
-  for (let i = 0; text[i] === alphabet[0]; i++) bytes.push(0);
+  for (let i = 0; digits.get(text[i] as string) === 0; i++) bytes.push(0);
   return Uint8Array.from(bytes.reverse());
 }
 
-/** The bytes of a text with a multibase prefix, or null. */
+/** The bytes of a text with a multibase prefix, or null. Base 16, 32 and 36 may be in either case, prefix and digits. */
 export function fromMultibase(text: string): Uint8Array | null {
   const rest = text.slice(1);
   switch (text[0]) {
     case "b":
-      return fromBits(rest, valuesOf(BASE32), 5);
+    case "B":
+      return fromBits(rest, valuesOfEither(BASE32), 5);
     case "f":
-      return fromBits(rest, valuesOf("0123456789abcdef"), 4);
+    case "F":
+      return fromBits(rest, valuesOfEither("0123456789abcdef"), 4);
     case "k":
-      return fromRadix(rest, BASE36);
+    case "K":
+      return fromRadix(rest, valuesOfEither(BASE36), 36);
     case "z":
       return fromBase58(rest);
     case "m":
@@ -67,7 +74,7 @@ export function fromMultibase(text: string): Uint8Array | null {
 }
 
 export function fromBase58(text: string): Uint8Array | null {
-  return fromRadix(text, BASE58);
+  return fromRadix(text, valuesOf(BASE58), 58);
 }
 
 /** Lower-case base32 without padding. */

@@ -40,6 +40,17 @@ test("keys", () => {
   }
 });
 
+test("CIDs in text", () => {
+  for (const { text, cid, why } of load("cids")) {
+    if (cid === null) {
+      refuses(() => new Cid(text), why, InvalidInput);
+      continue;
+    }
+    assert.equal(new Cid(text).text, cid, why);
+    assert.equal(new Cid(cid).text, cid, why);
+  }
+});
+
 const CODECS: Record<string, number> = {
   raw: 0x55,
   "dag-cbor": 0x71,

@@ -55,7 +55,6 @@ ROOT = coregw.Map({}).root
         "b",
         RAW[:-1],
         RAW + "a",
-        RAW.upper(),
         "x" + RAW[1:],
         " " + RAW,
         bytes(Cid(RAW)) + b"\0",

@@ -15,6 +15,17 @@ def test_encode_key_gives_the_key_of_the_vector(case: Case) -> None:
     assert coregw.encode_key("/".join(case["segments"])).hex() == case["key"]
 
 
+@pytest.mark.parametrize("case", params(load("cids")))
+def test_a_cid_in_text_is_accepted_or_refused_as_in_the_vector(case: Case) -> None:
+    if case["cid"] is None:
+        with pytest.raises(InvalidInput) as refused:
+            coregw.Cid(case["text"])
+        assert refused.value.code == "invalid_cid"
+    else:
+        assert coregw.Cid(case["text"]).text == case["cid"]
+        assert coregw.Cid(case["cid"]).text == case["cid"]
+
+
 @pytest.mark.parametrize("case", params(load("payloads"), "cid"))
 def test_a_payload_has_the_cid_of_the_vector(case: Case) -> None:
     data = bytes.fromhex(case["bytes"])

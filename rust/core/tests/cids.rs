@@ -205,8 +205,6 @@ fn altered_texts_of_cids_are_refused() {
         assert!(Cid::from_text(&format!("{text}{other}")).is_err(), "{other:?} appended");
         assert!(Cid::from_text(&format!("{other}{text}")).is_err(), "{other:?} prepended");
     }
-    assert!(Cid::from_text(&text.to_uppercase()).is_err());
-    assert!(Cid::from_text(&format!("b{}", text[1..].to_uppercase())).is_err());
     assert!(Cid::from_text(&"b".repeat(1 << 20)).is_err());
     // 36 bytes take 58 characters, which leaves two padding bits; they must be zero.
     let alphabet = "abcdefghijklmnopqrstuvwxyz234567";

@@ -315,3 +315,15 @@ fn pages() {
         [("map", 10), ("list", 6), ("refused", 13), ("accepted", 1)].map(|(k, n)| (k.to_owned(), n)).into()
     );
 }
+
+#[test]
+fn cids_in_text() {
+    let mut accepted = 0;
+    for case in cases("cids.json") {
+        let read = Cid::from_text(text(&case["text"]));
+        let expected = (!case["cid"].is_null()).then(|| text(&case["cid"]).to_owned());
+        assert_eq!(read.as_ref().ok().map(Cid::text), expected, "{}: {read:?}", case["why"]);
+        accepted += usize::from(read.is_ok());
+    }
+    assert!(accepted > 100);
+}

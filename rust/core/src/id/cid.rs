@@ -32,6 +32,8 @@ pub const ROOT_CODECS: std::ops::RangeInclusive<u64> = 0x30_0000..=0x30_ffff;
 static BASE32: LazyLock<Encoding> = LazyLock::new(|| {
     let mut spec = Specification::new();
     spec.symbols.push_str("abcdefghijklmnopqrstuvwxyz234567");
+    spec.translate.from.push_str("ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+    spec.translate.to.push_str("abcdefghijklmnopqrstuvwxyz");
     spec.encoding().expect("32 distinct symbols make an encoding")
 });
 
@@ -178,7 +180,9 @@ impl Cid {
         parse(bytes).map(|_| ())
     }
 
-    /// Parses a CID in text form: multibase `b`, `f`, `k`, `z`, `m` or `u`, or a CIDv0 (`Qm...`), which becomes a CIDv1.
+    /// Parses a CID in text form: multibase `b`, `f` or `k`, whose prefix and digits may be of either case, `z`, `m` or `u`,
+    /// or a CIDv0 (`Qm...`), which becomes a CIDv1. This is the form of requests and arguments; what a gateway answers is
+    /// compared with [`Cid::text`].
     ///
     /// # Errors
     /// [`InputCode::InvalidCid`] with the text and the reason.
@@ -218,12 +222,16 @@ impl Cid {
             bytes.extend_from_slice(&hash);
             return Self::try_bytes(&bytes).map_err(|why| refuse(text, why));
         }
-        if !matches!(text.bytes().next(), Some(b'f' | b'k' | b'z' | b'm' | b'u')) {
-            let prefix: String = text.chars().take(1).collect();
-            let why = format!("unknown multibase prefix {prefix:?}; expected b, f, k, z, m, u or Qm");
-            return Err(refuse(text, &why));
-        }
-        let (_, bytes) = multibase::decode(text).map_err(|_| refuse(text, "it is not in the base of its prefix"))?;
+        let decoded = match text.bytes().next() {
+            Some(b'f' | b'F' | b'k' | b'K') => multibase::decode(text.to_ascii_lowercase()),
+            Some(b'z' | b'm' | b'u') => multibase::decode(text),
+            _ => {
+                let prefix: String = text.chars().take(1).collect();
+                let why = format!("unknown multibase prefix {prefix:?}; expected b, f, k, z, m, u or Qm");
+                return Err(refuse(text, &why));
+            }
+        };
+        let (_, bytes) = decoded.map_err(|_| refuse(text, "it is not in the base of its prefix"))?;
         Self::try_bytes(&bytes).map_err(|why| refuse(text, why))
     }
 
@@ -308,7 +316,7 @@ fn base32_len(text: &str) -> Result<Option<usize>> {
     if text.len() > MAX_TEXT {
         return Err(refuse(text, "it is too long"));
     }
-    let Some(symbols) = text.strip_prefix('b') else {
+    let Some(symbols) = text.strip_prefix(['b', 'B']) else {
         return Ok(None);
     };
     match BASE32.decode_len(symbols.len()) {

@@ -15,10 +15,13 @@ fn binary(text: &str) -> Option<Vec<u8>> {
         let (_, hash) = multibase::decode(format!("z{text}")).ok()?;
         return hash.starts_with(&[0x12, 32]).then(|| [&[1, 0x70], &hash[..]].concat());
     }
-    // The library reads base32 in either case.
-    let is_known = text.starts_with(['f', 'k', 'z', 'm', 'u'])
-        || text.starts_with('b') && !text.contains(|letter: char| letter.is_ascii_uppercase());
-    is_known.then(|| multibase::decode(text).ok()).flatten().map(|(_, bytes)| bytes)
+    // The library reads digits in either case, and takes an upper-case prefix for another encoding.
+    let decoded = match text.chars().next()? {
+        'b' | 'f' | 'k' | 'z' | 'm' | 'u' => multibase::decode(text),
+        'B' | 'F' | 'K' => multibase::decode(text.to_ascii_lowercase()),
+        _ => return None,
+    };
+    decoded.ok().map(|(_, bytes)| bytes)
 }
 
 fn cids(data: &[u8]) {
