@@ -20,10 +20,12 @@ from vector_cases import load
 
 # Number and digest of the first cases of each vector file. Cases are appended, and never changed or removed.
 VECTORS = {
+    "cids": (323, "ec9064da8be6ede50844c8c7cfcae43adc69e5cdf04bbfb296822ad90d6ed5f8"),
     "folders": (76, "bf93706b1d1cfdac438e064746a309501cf670fd75626f1a16991812fdf667c0"),
     "hostile": (288, "97a4d16083aba6602bb822c0e6fc5645a5b7b92d3650fd7c67a492d4b174af62"),
     "keys": (55, "de517d103be8aa6d56eecb2f492571e4b0807bb4783694ac0914f83b343de7d1"),
     "multiproofs": (473, "5bb3cb26232d7aff0ed4080c0f5f959f518b310413151cd483365f899775907a"),
+    "notes": (685, "75fa3fd182d0be754ea798253c1cbfbd02be4191bb06a8cbec124214bf68d4f5"),
     "operations": (1250, "b575d312194553f6ce5f9f16c332f7d37608174daf50d8bda9636e72f1bf7a72"),
     "pages": (30, "f988de5a4987caeaaca324685d56239896b993ba7822c173c322a04c221085ed"),
     "payloads": (32, "27230750f3042b18adbe6301db0f4886be49210975c0c56d7348ce4dc02ce620"),

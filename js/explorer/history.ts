@@ -2,6 +2,7 @@
 
 import {
   type Checkpoint,
+  microseconds,
   Policy,
   type PublishedRecord,
   parseNote,
@@ -10,7 +11,7 @@ import {
 } from "../src/publications.ts";
 import { h, plural, short, visible } from "./dom.ts";
 import type { View } from "./ledger.ts";
-import { hashOf } from "./place.ts";
+import { hashOf, keep, recall } from "./place.ts";
 import type { SignedHistory } from "./source.ts";
 
 /** Show the history of a name. If its operator signs it, a policy of the reader's verifies it; otherwise it is hearsay. */
@@ -126,7 +127,7 @@ function verifySigned({ ledger }: View, { scope, name, note: text, records }: Si
     `${visible(checkpoint.origin)} signed a log of ${plural(checkpoint.size, "entry", "entries")}; they are exactly the revisions above${newest?.frozen ? ", and the freeze" : ""}.`,
     witnesses.length === 0
       ? "No witness of your policy cosigned it: others might be shown another history."
-      : `Cosigned by ${witnesses.map(({ name: who, seconds }) => `${who} at ${timeText(seconds)}`).join(", ")}.`,
+      : `Cosigned by ${witnesses.map(({ name: who, seconds }) => `${visible(who)} at ${timeText(seconds * 1_000_000n)}`).join(", ")}.`,
     before === undefined
       ? "This browser had not verified this log before."
       : `It continues the ${plural(before.size, "entry", "entries")} that this browser verified before.`,
@@ -134,8 +135,11 @@ function verifySigned({ ledger }: View, { scope, name, note: text, records }: Si
   return { facts, entries: newer === null ? [entry] : [entry, newer] };
 }
 
-function timeText(seconds: number): string {
-  return new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ");
+/** A time in microseconds since 1970, in UTC. */
+function timeText(since: bigint): string {
+  const date = new Date(Number(since / 1000n));
+  if (Number.isNaN(date.getTime())) return `${since / 1_000_000n} seconds after 1970`; // cosigners may say any
+  return `${date.toISOString().replace(/T(.{8}).*/, " $1")} UTC`;
 }
 
 const policyKey = (scope: string, name: string) => `coregw policy ${scope}/${name}`;
@@ -144,23 +148,6 @@ const checkpointKey = (origin: string) => `coregw checkpoint ${origin}`;
 function lastCheckpoint(origin: string): Checkpoint | undefined {
   const note = recall(checkpointKey(origin));
   return note === null ? undefined : readCheckpoint(parseNote(note));
-}
-
-/** What this browser kept for this page, or null; also if it keeps nothing. */
-function recall(key: string): string | null {
-  try {
-    return localStorage.getItem(key);
-  } catch {
-    return null;
-  }
-}
-
-function keep(key: string, value: string): void {
-  try {
-    localStorage.setItem(key, value);
-  } catch {
-    // A browser that keeps nothing forgets what it verified; the next visit says so.
-  }
 }
 
 function table(records: readonly PublishedRecord[]): HTMLElement {
@@ -173,7 +160,7 @@ function table(records: readonly PublishedRecord[]): HTMLElement {
       {},
       h("td", {}, String(record.revision)),
       h("td", {}, h("a", { href: link }, short(record.root))),
-      h("td", {}, visible(record.published_at.slice(0, 19).replace("T", " "))),
+      h("td", {}, publishedText(record)),
       h("td", {}, record.frozen ? "frozen" : ""),
       h(
         "td",
@@ -192,6 +179,11 @@ function table(records: readonly PublishedRecord[]): HTMLElement {
     { class: "table", tabindex: "0", role: "region", "aria-label": "Revisions" },
     h("table", {}, h("thead", {}, header), h("tbody", {}, ...rows)),
   );
+}
+
+function publishedText({ published_at: published }: PublishedRecord): string {
+  const since = microseconds(published);
+  return since === null ? `“${visible(published, 40)}” is not a time` : timeText(since);
 }
 
 /** Whether the records agree with each other, which anybody's records may. */
@@ -214,7 +206,7 @@ function checkHistory(records: readonly PublishedRecord[]): string[] {
       problems.push(`revision ${record.revision} follows ${previous.revision}`);
     if (record.previous_root !== previous.root)
       problems.push(`revision ${record.revision} names another root before it`);
-    if (Date.parse(record.published_at) < Date.parse(previous.published_at))
+    if ((microseconds(record.published_at) ?? 0n) < (microseconds(previous.published_at) ?? 0n))
       problems.push(`revision ${record.revision} is older than the one before it`);
     if (previous.frozen) problems.push(`revision ${record.revision} was published after the name was frozen`);
   });

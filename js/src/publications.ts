@@ -2,7 +2,7 @@
 
 import { concat, equal, toUtf8, varint } from "./bytes.ts";
 import { Cid } from "./cid.ts";
-import { ProofError } from "./errors.ts";
+import { InvalidInput, ProofError } from "./errors.ts";
 import { type Checkpoint, parseHash } from "./log/note.ts";
 import { leafHash, rootOf, verifyConsistency, verifyInclusion } from "./log/tree.ts";
 
@@ -35,7 +35,9 @@ export interface PublicationProof {
 const MAX_PROOF = 63;
 const PUBLICATION = 1;
 const FREEZE = 2;
-const TIME = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?(Z|[+-]\d\d:\d\d)$/;
+const TIME = /^(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d+))?(?:[Zz]|([+-])(\d\d):?(\d\d))$/;
+/** In microseconds since 1970: no time is given with a year of five digits. */
+const YEAR_10000 = 253_402_300_800_000_000n;
 
 function refuse(message: string): never {
   throw new ProofError(message);
@@ -47,7 +49,8 @@ function refuse(message: string): never {
  */
 export function publicationEntry(record: PublishedRecord): Uint8Array {
   const { root, previous_root: previous, published_at: published } = record;
-  return concat(head(PUBLICATION, record), cidBytes(root), cidBytes(previous), time(published));
+  const before = previous === null ? counted(new Uint8Array(0)) : cidBytes(previous);
+  return concat(head(PUBLICATION, record), cidBytes(root), before, time(published));
 }
 
 function freezeEntry(record: PublishedRecord): Uint8Array {
@@ -67,22 +70,40 @@ function text(value: unknown): Uint8Array {
   return counted((typeof value === "string" ? toUtf8(value) : null) ?? refuse("a name is not text"));
 }
 
-function cidBytes(cid: string | null): Uint8Array {
-  if (cid === null) return counted(new Uint8Array(0));
+function cidBytes(cid: unknown): Uint8Array {
   try {
-    return counted(new Cid(cid).bytes);
-  } catch {
-    return refuse("a root is not a CID");
+    const { bytes, text: canonical } = new Cid(String(cid));
+    if (canonical === cid) return counted(bytes);
+  } catch (error) {
+    if (!(error instanceof InvalidInput)) throw error;
   }
+  return refuse("a root is not a CID in lower-case base32");
+}
+
+/**
+ * A time of RFC 3339 in microseconds since 1970, to which it is rounded.
+ * @returns null if it is malformed, has no offset from UTC, or does not exist, as February 30.
+ */
+export function microseconds(value: unknown): bigint | null {
+  const [, date = "", clock = "", fraction = "", sign, hours = "0", minutes = "0"] =
+    (typeof value === "string" && TIME.exec(value)) || [];
+  const local = Date.parse(`${date}T${clock}Z`);
+  // Engines take February 30 for March 2, and 24:00 for midnight.
+  if (Number.isNaN(local) || new Date(local).toISOString() !== `${date}T${clock}.000Z`) return null;
+  if (Number(hours) > 23 || Number(minutes) > 59) return null;
+  const rounded = BigInt(fraction.slice(0, 6).padEnd(6, "0")) + ((fraction[6] ?? "0") >= "5" ? 1n : 0n);
+  const found = BigInt(local) * 1000n + rounded;
+  if (found >= YEAR_10000) return null;
+  const offset = BigInt(60 * Number(hours) + Number(minutes)) * 60_000_000n;
+  return sign === "-" ? found + offset : found - offset;
 }
 
 /** Microseconds since 1970, in 8 bytes. */
 function time(value: unknown): Uint8Array {
-  const [, second = "", fraction = "", zone = ""] = TIME.exec(String(value)) ?? [];
-  const milliseconds = Date.parse(second + zone);
-  if (!(milliseconds >= 0)) refuse("a time is malformed, or before 1970");
+  const since = microseconds(value);
+  if (since === null || since < 0n) refuse("a time is malformed, or before 1970");
   const bytes = new Uint8Array(8);
-  new DataView(bytes.buffer).setBigUint64(0, BigInt(milliseconds) * 1000n + BigInt(fraction.padEnd(6, "0")));
+  new DataView(bytes.buffer).setBigUint64(0, since);
   return bytes;
 }
 

@@ -1,4 +1,4 @@
-/** Section 9: entries, proofs and signed checkpoints of the vectors, and histories. */
+/** Section 9: texts, entries, proofs and signed checkpoints of the vectors, and histories. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -14,13 +14,88 @@ import {
   verifyHistory,
   verifyPublication,
 } from "../src/publications.ts";
-import { type Case, load } from "./support.ts";
+import { type Case, load, unhex } from "./support.ts";
 
-const CASES = load("publications");
+const CASES = [...load("publications"), ...load("notes")];
 
 function of(kind: string): Case[] {
   return CASES.filter((each) => each.kind === kind);
 }
+
+test("keys of notes", () => {
+  for (const { vkey, valid, why, name, is_witness } of of("vkey")) {
+    if (!valid) assert.throws(() => new VerifierKey(vkey), InvalidInput, why);
+    else {
+      const key = new VerifierKey(vkey);
+      assert.deepEqual([key.name, key.isWitness], [name, is_witness], why);
+    }
+  }
+  assert.throws(() => new VerifierKey(`\ud800${of("vkey")[0].vkey}`), InvalidInput);
+});
+
+test("notes", () => {
+  for (const { note, valid, why } of of("note")) {
+    if (valid) assert.ok(note.startsWith(`${parseNote(note).text}\n—`), why);
+    else assert.throws(() => parseNote(note), ProofError, why);
+  }
+});
+
+test("signatures of known keys", () => {
+  for (const { vkeys, note, times, why } of of("signed")) {
+    const parsed = parseNote(note);
+    const verify = () => vkeys.map((vkey: string) => new VerifierKey(vkey).verify(parsed)?.toString() ?? null);
+    if (times === null) assert.throws(verify, ProofError, why);
+    else assert.deepEqual(verify(), times, why);
+  }
+});
+
+test("checkpoints", () => {
+  for (const { text, valid, why, origin, size, root } of of("checkpoint")) {
+    const read = () => readCheckpoint({ text, signatures: [] });
+    if (!valid) assert.throws(read, ProofError, why);
+    else assert.deepEqual({ ...read(), root: toHex(read().root) }, { origin, size: Number(size), root }, why);
+  }
+});
+
+test("policies", () => {
+  for (const { octets, policy, valid, why } of of("policy")) {
+    const forms = octets === undefined ? [policy, new TextEncoder().encode(policy)] : [unhex(octets)];
+    for (const given of forms) {
+      if (valid) new Policy(given);
+      else assert.throws(() => new Policy(given), InvalidInput, why);
+    }
+  }
+  assert.throws(() => new Policy(`# \ud800\nquorum none`), InvalidInput);
+  const room = 65_536 - "\nquorum none".length;
+  new Policy(`${"#".repeat(room)}\nquorum none`);
+  for (const comment of ["#".repeat(room + 1), `#${"é".repeat(room / 2)}`])
+    assert.throws(() => new Policy(`${comment}\nquorum none`), /more than 65536 bytes/);
+});
+
+test("notes against policies", () => {
+  for (const { policy, note, size, why } of of("verified")) {
+    const verify = () => new Policy(policy).verify(parseNote(note)).size;
+    if (size === null) assert.throws(verify, ProofError, why);
+    else assert.equal(verify(), size, why);
+  }
+});
+
+test("times of records", () => {
+  const [{ record }] = of("entry");
+  for (const { time, microseconds, why } of of("time")) {
+    const entry = () => toHex(publicationEntry({ ...record, published_at: time })).slice(-16);
+    if (microseconds === null) assert.throws(entry, ProofError, why);
+    else assert.equal(BigInt(`0x${entry()}`), BigInt(microseconds), why);
+  }
+  assert.throws(() => publicationEntry({ ...record, published_at: [record.published_at] }), ProofError);
+});
+
+test("roots of records are in lower-case base32", () => {
+  const [{ record }] = of("entry");
+  for (const root of [record.root.toUpperCase(), `B${record.root.slice(1)}`, null, 1])
+    assert.throws(() => publicationEntry({ ...record, root }), ProofError);
+  assert.throws(() => publicationEntry({ ...record, previous_root: record.root.toUpperCase() }), ProofError);
+});
 
 function verified({ policy, before, answer }: Case) {
   const checkpoint = new Policy(policy).verify(parseNote(answer.checkpoint));
@@ -122,7 +197,7 @@ test("notes are read strictly", () => {
     note.slice(0, -1),
     `${note}\r`,
     note.replace("— ", "- "),
-    `${note}${"—".repeat(40_000)}`,
+    `${"é".repeat(131_000)}${note}`,
   ];
   for (const text of wrong) assert.throws(() => parseNote(text), ProofError, text.slice(0, 80));
 });

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 import serving
+from coregw import Cid, Map
 from coregw.client import AsyncClient, Client, ClientSettings
 from coregw.engine import Engine
 from coregw.errors import ProofError, TooLarge, Unauthorized
@@ -117,6 +118,25 @@ def test_records_of_another_name_are_refused() -> None:
             list(client.history_of_scope("s", "token"))
 
 
+def test_roots_of_records_are_in_lower_case_base32() -> None:
+    good, root = record("s", "n"), Map({}).root
+    in_hex = f"f{bytes(Cid(root)).hex()}"
+    for wrong in (root.upper(), in_hex, "r", ""):
+        for member in ("root", "previous_root"):
+            bad = good | {member: wrong}
+
+            def answer(path: str, bad: dict[str, object] = bad) -> object:
+                return {"records": [bad if "history" in path else good]} if path.endswith(("roots", "history")) else bad
+
+            with lying(answer) as url, Client(url) as client:
+                with pytest.raises(ProofError):
+                    list(client.history_of_scope("s", "token"))
+                with pytest.raises(ProofError):
+                    client.publications.get("s", "n")
+    with lying(lambda path: good) as url, Client(url) as client:
+        assert client.publications.get("s", "n").root == root
+
+
 def record(scope: str, name: str) -> dict[str, object]:
-    members = {"scope": scope, "name": name, "root": "r", "revision": 1, "previous_root": None, "frozen": False}
-    return members | {"published_at": "2024-02-29T12:34:56Z"}
+    members = {"scope": scope, "name": name, "revision": 1, "previous_root": None, "frozen": False}
+    return members | {"root": Map({}).root, "published_at": "2024-02-29T12:34:56Z"}

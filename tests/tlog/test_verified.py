@@ -214,7 +214,8 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         key = Signer(ORIGIN, load_private_key((tmp_path / "log.pem").read_bytes(), "log"))
         assert made.stdout == f"{key.key}\n"
         at, cosigner = stack.enter_context(witness("witness.example", key.key))
-        (tmp_path / "policy").write_text(f"log {key.key}\nwitness w {cosigner} {at}\nquorum w\n")
+        text = f"log {key.key}\nwitness w {cosigner} {at}\nquorum w\n"
+        (tmp_path / "policy").write_bytes(b"# in Latin-1: \xfc\xff\n" + text.encode())
         first, second = publish(url, "a", "b")
         options = ("--key", tmp_path / "log.pem", "--origin", "example.org", "--policy", tmp_path / "policy")
         published = run("publish", "docs/main", first, *options)

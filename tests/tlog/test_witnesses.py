@@ -10,7 +10,7 @@ import pytest
 
 from coregw import Client, ProofError, TrustStore
 from coregw.client.signing import sign_published
-from coregw.tlog.note import Note, Signer, load_private_key, new_private_key
+from coregw.tlog.note import Note, Signature, Signer, load_private_key, new_private_key
 from coregw.tlog.policy import Policy
 from cosigning import COSIGNED_AT, witness
 from signed_names import NAMED, ORIGIN, TOKEN, gateway, policy_of, publish, refused, sign, verified
@@ -51,6 +51,31 @@ def test_witnesses_cosign_one_history_and_a_client_requires_them(
             )
         assert failures == ["w2"]
         assert verified(url, some, reader)[0] == 3
+
+
+def test_wrong_signatures_in_a_published_note_do_not_stop_its_operator(
+    signer: Signer, policy: Policy, operator: TrustStore, reader: TrustStore, tmp_path: Path
+) -> None:
+    """A gateway verifies no signature of the notes that it is given, and may keep long ones by unknown keys."""
+    with ExitStack() as stack:
+        url = stack.enter_context(gateway())
+        cosigner = stack.enter_context(witness("w0.example", signer.key))
+        both = policy_of(signer, [cosigner])
+        publish(url, "a")
+        sign(url, signer, operator, policy)
+        note = Note.parse(operator.head(ORIGIN) or "")
+        wrong = Signature(cosigner[1].name, cosigner[1].key_id, bytes(72))
+        strangers = [Signature(f"pq{number}.example", bytes(4), bytes(5000)) for number in range(15)]
+        spoilt = Note(note.text, (*note.signatures, *strangers, wrong)).encode()
+        path, authorization = f"{url}/admin/v1/scopes/docs/roots/main/checkpoint", {"authorization": f"Bearer {TOKEN}"}
+        assert httpx2.post(path, json={"checkpoint": spoilt}, headers=authorization).status_code == 200
+        assert verified(url, policy, TrustStore(tmp_path / "other reader.json"))[0] == 1
+        assert refused(url, both, reader) == "signature"
+        sign(url, signer, TrustStore(tmp_path / "another machine.json"), both)
+        assert verified(url, both, reader)[0] == 1
+        kept = Note.parse(reader.head(ORIGIN) or "").signatures
+        assert [each for each in kept if each in strangers] == strangers
+        assert wrong not in kept
 
 
 def test_the_witness_of_the_tests_cosigns_only_what_continues_the_log(signer: Signer) -> None:

@@ -9,14 +9,17 @@ import { EMPTY_ROOT } from "./tree.ts";
 
 hashes.sha512 = sha512;
 
-const MAX_NOTE = 65_536;
+const MAX_NOTE = 262_144; // 16 signatures of 5 kB, as post-quantum ones are, take 110 kB in base64
 const MAX_SIGNATURES = 64;
 const ED25519 = 1;
 const COSIGNATURE = 4;
-const KEY_NAME = /^[^\s+]{1,256}$/u;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: what a name must not have
+const KEY_NAME = /^[^\p{White_Space}\p{Surrogate}+\x00-\x1f]+$/u;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: what a note must not have
 const CONTROL = /[\x00-\x09\x0b-\x1f]/;
-const SIGNATURE = /^— (\S+) (\S+)$/u;
+const SIGNATURE = /^— ([^ ]+) ([^ ]+)$/u;
+/** Times of cosignatures are below. */
+const TIME_LIMIT = 2n ** 63n;
 
 function bytesOf(text: string): Uint8Array {
   return toUtf8(text) ?? refuse("not UTF-8");
@@ -40,7 +43,7 @@ export interface Note {
   readonly signatures: readonly Signature[];
 }
 
-/** @throws ProofError if it is malformed, longer than 64 KiB, or has more than 64 signatures. */
+/** @throws ProofError if it is malformed, longer than 256 KiB, or has more than 64 signatures. */
 export function parseNote(whole: string): Note {
   if (bytesOf(whole).length > MAX_NOTE) refuse(`longer than ${MAX_NOTE} bytes`);
   if (CONTROL.test(whole)) refuse("a control character");
@@ -86,22 +89,24 @@ export class VerifierKey {
   }
 
   /**
-   * Verify this key's signature of a note.
-   * @returns null if the note has none; for a cosignature its time in seconds since 1970; otherwise 0.
+   * Verify every signature of a note by this key.
+   * @returns null if the note has none; for a cosignature its time in seconds since 1970, of several ones the newest;
+   * otherwise 0.
    * @throws ProofError if it has one that is wrong: then the whole note is to be refused.
    */
-  verify(note: Note): number | null {
-    const found = note.signatures.find((each) => each.name === this.name && equal(each.keyId, this.keyId));
-    return found === undefined ? null : this.#verify(note.text, found.data);
+  verify(note: Note): bigint | null {
+    const found = note.signatures.filter((each) => each.name === this.name && equal(each.keyId, this.keyId));
+    const times = found.map(({ data }) => this.#verify(note.text, data));
+    return times.reduce<bigint | null>((newest, time) => (newest === null || time > newest ? time : newest), null);
   }
 
-  #verify(text: string, data: Uint8Array): number {
+  #verify(text: string, data: Uint8Array): bigint {
     const timeBytes = this.isWitness ? 8 : 0;
-    const seconds = data.slice(0, timeBytes).reduce((sum, byte) => sum * 256 + byte, 0);
+    const seconds = data.slice(0, timeBytes).reduce((sum, byte) => sum * 256n + BigInt(byte), 0n);
     const message = this.isWitness ? `cosignature/v1\ntime ${seconds}\n${text}` : text;
     const isRight =
       data.length === timeBytes + 64 &&
-      Number.isSafeInteger(seconds) &&
+      seconds < TIME_LIMIT &&
       verify(data.slice(timeBytes), bytesOf(message), this.publicKey, { zip215: false });
     if (!isRight) throw new ProofError(`the signature by ${this.name} is wrong`);
     return seconds;

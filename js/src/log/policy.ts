@@ -1,6 +1,6 @@
 /** Trust policies (c2sp.org/tlog-policy): whose signature, and how many cosignatures, a checkpoint needs. */
 
-import { toHex } from "../bytes.ts";
+import { fromUtf8, toHex, toUtf8 } from "../bytes.ts";
 import { InvalidInput, ProofError, shown } from "../errors.ts";
 import { type Checkpoint, type Note, readCheckpoint, VerifierKey } from "./note.ts";
 
@@ -8,6 +8,22 @@ const MAX_POLICY = 65_536;
 const MAX_LINES = 1000;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: what a policy must not have
 const CONTROL = /[\x00-\x08\x0b-\x1f\x7f]/;
+
+/** A string with one character an octet: names are octets, whatever they encode. */
+function octetsOf(policy: string | Uint8Array): string {
+  const bytes = typeof policy === "string" ? (toUtf8(policy) ?? refuse("policy: not UTF-8")) : policy;
+  if (bytes.length > MAX_POLICY) refuse(`policy: more than ${MAX_POLICY} bytes`);
+  return Array.from(bytes, (byte) => String.fromCharCode(byte)).join("");
+}
+
+/** A word for a message, or a key; null if its octets are not UTF-8. */
+function textOf(octets: string): string | null {
+  return fromUtf8(Uint8Array.from(octets, (octet) => octet.charCodeAt(0)));
+}
+
+function quoted(octets: string): string {
+  return shown(textOf(octets) ?? octets);
+}
 
 interface Group {
   readonly threshold: number;
@@ -27,10 +43,13 @@ export class Policy {
   readonly #keys = new Set<string>();
   #quorum: string | null = null;
 
-  /** @throws InvalidInput `invalid_request`, which names the line. */
-  constructor(text: string) {
-    const lines = text.split("\n");
-    if (text.length > MAX_POLICY || lines.length > MAX_LINES + 1) refuse("policy: too long");
+  /**
+   * @param policy The file, as text or in octets, which need not be UTF-8.
+   * @throws InvalidInput `invalid_request`, which names the line.
+   */
+  constructor(policy: string | Uint8Array) {
+    const lines = octetsOf(policy).split("\n");
+    if (lines.length > MAX_LINES + 1) refuse(`policy: more than ${MAX_LINES} lines`);
     lines.forEach((line, i) => {
       try {
         if (CONTROL.test(line)) refuse("a control character");
@@ -61,34 +80,35 @@ export class Policy {
     } else refuse("expected log, witness, group or quorum, each with its words");
   }
 
-  #key(text: string, isWitness: boolean): VerifierKey {
-    const key = new VerifierKey(text);
+  #key(octets: string, isWitness: boolean): VerifierKey {
+    const key = new VerifierKey(textOf(octets) ?? refuse(`${quoted(octets)}: not UTF-8`));
     if (key.isWitness !== isWitness)
       refuse(`the key ${key.name} is not of the type of ${isWitness ? "witnesses" : "logs"}`);
-    const hex = toHex(key.publicKey);
-    if (this.#keys.has(hex)) refuse(`the public key of ${key.name} is there twice`);
-    this.#keys.add(hex);
+    const kindAndKey = `${isWitness} ${toHex(key.publicKey)}`;
+    if (this.#keys.has(kindAndKey)) refuse(`the public key of ${key.name} is there twice`);
+    this.#keys.add(kindAndKey);
     return key;
   }
 
   #define(name: string): void {
-    if (name === "none" || this.#witnesses.has(name) || this.#groups.has(name)) refuse(`${shown(name)} is taken`);
+    if (name === "none" || this.#witnesses.has(name) || this.#groups.has(name)) refuse(`${quoted(name)} is taken`);
   }
 
   #known(name: string): void {
-    if (!this.#witnesses.has(name) && !this.#groups.has(name)) refuse(`${shown(name)} is not defined before this line`);
+    if (!this.#witnesses.has(name) && !this.#groups.has(name))
+      refuse(`${quoted(name)} is not defined before this line`);
   }
 
   #threshold(text: string, members: readonly string[]): number {
     for (const member of members) {
       this.#known(member);
-      if (this.#members.has(member)) refuse(`${shown(member)} is a member twice`);
+      if (this.#members.has(member)) refuse(`${quoted(member)} is a member twice`);
       this.#members.add(member);
     }
     const number = /^[1-9][0-9]{0,3}$/.test(text) ? Number(text) : 0;
     const least = text === "all" ? members.length : text === "any" ? 1 : number;
     if (least < 1 || least > members.length)
-      refuse(`${shown(text)}: expected all, any or a number from 1 to ${members.length}`);
+      refuse(`${quoted(text)}: expected all, any or a number from 1 to ${members.length}`);
     return least;
   }
 
@@ -109,9 +129,9 @@ export class Policy {
   }
 
   /** The witnesses of the policy that cosigned a note, each with its time in seconds since 1970. Throws as `verify`. */
-  cosigners(note: Note): { readonly name: string; readonly seconds: number }[] {
-    const found = [...this.#witnesses.values()].map((key) => ({ name: key.name, seconds: key.verify(note) ?? 0 }));
-    return found.filter(({ seconds }) => seconds > 0);
+  cosigners(note: Note): { readonly name: string; readonly seconds: bigint }[] {
+    const found = [...this.#witnesses.values()].map((key) => ({ name: key.name, seconds: key.verify(note) ?? 0n }));
+    return found.filter(({ seconds }) => seconds > 0n);
   }
 
   #isWitnessed(note: Note): boolean {

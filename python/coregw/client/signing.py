@@ -11,7 +11,7 @@ from coregw.client.settings import ClientSettings
 from coregw.client.sync import Client
 from coregw.errors import Conflict, CoregwError, InvalidInput, ProofError, RecordNotFound
 from coregw.tlog.checkpoint import Checkpoint, parse_size
-from coregw.tlog.note import Note, Signer
+from coregw.tlog.note import Note, Signature, Signer
 from coregw.tlog.policy import Policy, Witness
 from coregw.trust.store import TrustStore
 
@@ -61,7 +61,8 @@ def sign_published(
     head, proof = client.run(publication.head_of_log(client.settings, scope, name, origin, known, token))
     note = Note(head.text(), (signer.sign(head.text()),))
     if before is not None and Note.parse(before).text == note.text:
-        note = Note.parse(before).with_signatures(note.signatures)
+        keys = [signer.key, *(each.key for each in (policy.witnesses if policy is not None else {}).values())]
+        note = Note.parse(before).with_signatures(note.signatures, keys)
     if not trust.advance(origin, held, note.encode()):
         raise Conflict(f"sign {scope}/{name}: another process has signed the log meanwhile; nothing was published")
     held = note.encode()
@@ -113,8 +114,7 @@ def _cosigned(
             if old > head.size:
                 raise InvalidInput(f"it has cosigned {old} leaves of {head.origin}: the log went back") from None
             answer = _ask(client, asked, named, note, (old, head.size), token)
-    key = (witness.key.name, witness.key.key_id)
-    new = note.with_signatures(tuple(each for each in answer.signatures if (each.name, each.key_id) == key))
+    new = note.with_signatures(answer, [witness.key])
     if not witness.key.verify(new):
         raise ProofError("the answer has no cosignature by its key", check="witnesses")
     return new
@@ -122,7 +122,7 @@ def _cosigned(
 
 def _ask(
     client: Client, asked: Client, named: tuple[str, str], note: Note, sizes: tuple[int, int], token: str | None
-) -> Note:
+) -> tuple[Signature, ...]:
     """Send the checkpoint to a witness, with the proof that it continues the size that it knows."""
     proof = client.run(publication.consistency(client.settings, *named, *sizes, token))
     return asked.run(publication.add_checkpoint(asked.settings, note, sizes[0], proof))

@@ -11,7 +11,7 @@ from coregw.messages.record import PublishedRecord
 
 __all__ = ["MAX_CHECKPOINT_CHARACTERS", "PublicationProof", "SignedCheckpoint"]
 
-MAX_CHECKPOINT_CHARACTERS = 64 << 10
+MAX_CHECKPOINT_CHARACTERS = 256 << 10
 """The longest signed checkpoint."""
 
 _Size = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from typing import Final, NamedTuple
 
 from coregw.errors import InvalidInput
+from coregw.tlog.note import decode_base64
 from coregw.tlog.tree import EMPTY_ROOT, HASH_BYTES, MAX_SIZE
 
 __all__ = ["Checkpoint", "decode_hashes", "encode_hashes", "parse_hash", "parse_size"]
 
-_MAX_TEXT: Final = 4096
 _SIZE: Final = re.compile("0|[1-9][0-9]{0,15}")
 _MAX_PROOF: Final = 63
 
@@ -34,7 +33,7 @@ class Checkpoint(NamedTuple):
     def parse(cls, text: str) -> Checkpoint:
         """Parse the text of a note. Extension lines are allowed and ignored. Raises `InvalidInput`."""
         lines = text.split("\n")
-        if len(text) > _MAX_TEXT or not text.endswith("\n") or len(lines) < 4 or not all(lines[:-1]):
+        if not text.endswith("\n") or len(lines) < 4 or not all(lines[:-1]):
             raise InvalidInput("checkpoint: expected lines with an origin, a size and a root hash")
         found = cls(lines[0], parse_size(lines[1]), parse_hash(lines[2]))
         if found.size == 0 and found.root != EMPTY_ROOT:
@@ -55,11 +54,8 @@ def parse_size(text: str) -> int:
 
 def parse_hash(text: str) -> bytes:
     """Parse a hash in base64. Raises `InvalidInput`."""
-    try:
-        found = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        found = b""
-    if len(found) != HASH_BYTES or base64.b64encode(found).decode() != text:
+    found = decode_base64(text)
+    if len(found) != HASH_BYTES:
         raise InvalidInput(f"hash {text!r:.100}: expected the base64 of {HASH_BYTES} bytes")
     return found
 

@@ -25,10 +25,10 @@ def publication_entry(
         revision: The revision, from 1.
         root: The binary root CID.
         previous_root: That of the revision before; None for the first.
-        published_at: When it was published; aware, to the microsecond.
+        published_at: When it was published; to the microsecond.
 
     Raises:
-        InvalidInput: The time is before 1970.
+        InvalidInput: The time is before 1970, or has no offset from UTC.
     """
     head = _head(_PUBLICATION, scope, name, revision)
     return head + _counted(root) + _counted(previous_root or b"") + _time(published_at)
@@ -57,6 +57,8 @@ def _varint(number: int) -> bytes:
 
 
 def _time(moment: datetime) -> bytes:
+    if moment.tzinfo is None:
+        raise InvalidInput(f"the time {moment.isoformat()} has no offset from UTC")
     microseconds = (moment - _EPOCH) // timedelta(microseconds=1)
     if microseconds < 0:
         raise InvalidInput(f"the time {moment.isoformat()} is before 1970")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -12,6 +13,8 @@ from coregw.errors import InvalidInput, ProofError
 from coregw.extras import missing_extra
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 __all__ = [
@@ -23,13 +26,14 @@ __all__ = [
     "Signer",
     "VerifierKey",
     "check_key_name",
+    "decode_base64",
     "load_private_key",
     "new_private_key",
     "parse_signatures",
 ]
 
-MAX_NOTE_BYTES: Final = 64 << 10
-"""The largest note: 16 signatures of 5 kB would fit."""
+MAX_NOTE_BYTES: Final = 256 << 10
+"""The largest note: 16 signatures of 5 kB, as post-quantum ones are, take 110 kB in base64."""
 
 MAX_SIGNATURES: Final = 64
 
@@ -43,7 +47,8 @@ _TIME_BYTES: Final = 8
 _KEY_ID_BYTES: Final = 4
 _DASH: Final = "— "
 _CONTROL: Final = re.compile(r"[\x00-\x09\x0b-\x1f]")
-_KEY_NAME: Final = re.compile(r"[^\s+]{1,256}")
+_KEY_NAME: Final = re.compile(r"[^\s+\x00-\x1f\ud800-\udfff]+")
+_MAX_OWN_NAME: Final = 256
 
 
 class Signature(NamedTuple):
@@ -67,13 +72,13 @@ class Note(NamedTuple):
     @classmethod
     def parse(cls, data: str | bytes) -> Note:
         """Parse a note of at most `MAX_NOTE_BYTES` and `MAX_SIGNATURES`. Raises `InvalidInput` if it is malformed."""
-        if len(data) > MAX_NOTE_BYTES:
-            raise InvalidInput(f"signed note: longer than {MAX_NOTE_BYTES:,} bytes", code="too_large")
         try:
             whole = data if isinstance(data, str) else data.decode()
-            whole.encode()
+            size = len(whole.encode())
         except UnicodeError:
             raise InvalidInput("signed note: not UTF-8") from None
+        if size > MAX_NOTE_BYTES:
+            raise InvalidInput(f"signed note: longer than {MAX_NOTE_BYTES:,} bytes", code="too_large")
         if _CONTROL.search(whole):
             raise InvalidInput("signed note: a control character")
         text, blank, lines = whole.rpartition("\n\n")
@@ -85,10 +90,25 @@ class Note(NamedTuple):
         """Return the note as text."""
         return f"{self.text}\n{''.join(each.line() for each in self.signatures)}"
 
-    def with_signatures(self, more: tuple[Signature, ...]) -> Note:
-        """Return the note with further signatures; of those by one key, the last one stays."""
-        merged = {(each.name, each.key_id): each for each in (*self.signatures, *more)}
-        return Note(self.text, tuple(merged.values()))
+    def with_signatures(self, more: Iterable[Signature], keys: Iterable[VerifierKey]) -> Note:
+        """Return the note with the signatures by known keys that verify, its own and further ones; one of each key.
+
+        Args:
+            more: Further signatures; those by other keys are left out.
+            keys: The known keys. Of a key with several signatures that verify, the last one is kept, so that a
+                cosigner's newer time replaces an older one. The note's own signatures by other keys stay.
+        """
+        known = {(key.name, key.key_id): key for key in keys}
+        kept = [each for each in self.signatures if (each.name, each.key_id) not in known]
+        found: dict[VerifierKey, Signature] = {}
+        for each in (*self.signatures, *more):
+            key = known.get((each.name, each.key_id))
+            if key is None:
+                continue
+            with suppress(ProofError):
+                key.verify(Note(self.text, (each,)))
+                found[key] = each
+        return Note(self.text, (*found.values(), *kept))
 
 
 def parse_signatures(lines: str) -> tuple[Signature, ...]:
@@ -101,10 +121,7 @@ def parse_signatures(lines: str) -> tuple[Signature, ...]:
 
 def _parse_line(number: int, line: str) -> Signature:
     name, space, text = line.removeprefix(_DASH).partition(" ")
-    try:
-        data = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        data = b""
+    data = decode_base64(text)
     if not line.startswith(_DASH) or not space or _KEY_NAME.fullmatch(name) is None or len(data) <= _KEY_ID_BYTES:
         raise InvalidInput(f"signed note: signature {number}: {line!r:.100}: expected a dash, a name and base64")
     return Signature(name, data[:_KEY_ID_BYTES], data[_KEY_ID_BYTES:])
@@ -128,13 +145,11 @@ class VerifierKey(NamedTuple):
         """Parse ``name+id+base64``. Raises `InvalidInput` if it is malformed or of another kind than Ed25519."""
         name, _, rest = text.partition("+")
         key_id, _, encoded = rest.partition("+")
-        try:
-            data = base64.b64decode(encoded, validate=True)
-        except (binascii.Error, ValueError):
-            data = b""
-        if len(data) != _PUBLIC_BYTES + 1 or data[0] not in {ED25519, COSIGNATURE}:
+        data = decode_base64(encoded)
+        is_ed25519 = len(data) == _PUBLIC_BYTES + 1 and data[0] in {ED25519, COSIGNATURE}
+        if _KEY_NAME.fullmatch(name) is None or not is_ed25519:
             raise InvalidInput(f"key {text!r:.200}: expected name+id+base64 of an Ed25519 key")
-        key = cls(check_key_name(name), data[0], data[1:])
+        key = cls(name, data[0], data[1:])
         if key.key_id.hex() != key_id:
             raise InvalidInput(f"key {text!r:.200}: its id is {key.key_id.hex()}")
         return key
@@ -150,18 +165,18 @@ class VerifierKey(NamedTuple):
         return f"{self.name}+{self.key_id.hex()}+{encoded}"
 
     def verify(self, note: Note) -> int | None:
-        """Verify this key's signature of a note.
+        """Verify every signature of a note by this key.
 
         Returns:
-            None if the note has no signature by this key. For a cosignature its time (POSIX seconds), otherwise 0.
+            None if the note has no signature by this key. For a cosignature its time (POSIX seconds, below 2^63; of
+            several ones the newest), otherwise 0.
 
         Raises:
             ProofError: It has one which does not verify (check ``signature``): the whole note is to be refused.
         """
-        for each in note.signatures:
-            if (each.name, each.key_id) == (self.name, self.key_id):
-                return self._verify(note.text, each.data)
-        return None
+        named = (self.name, self.key_id)
+        times = [self._verify(note.text, each.data) for each in note.signatures if (each.name, each.key_id) == named]
+        return max(times, default=None)
 
     def _verify(self, text: str, data: bytes) -> int:
         try:
@@ -206,10 +221,19 @@ class Signer:
 
 
 def check_key_name(name: str) -> str:
-    """Return the name of a key; `InvalidInput` if it is empty, too long, or has spaces or ``+``."""
-    if _KEY_NAME.fullmatch(name) is None or _CONTROL.search(name) or not name.isprintable():
-        raise InvalidInput(f"key name {name!r:.200}: expected 1 to 256 characters, no spaces and no +")
+    """Return the name for a key of one's own; `InvalidInput` if it is empty, too long, or has spaces or ``+``."""
+    if _KEY_NAME.fullmatch(name) is None or len(name) > _MAX_OWN_NAME or not name.isprintable():
+        raise InvalidInput(f"key name {name!r:.200}: expected 1 to {_MAX_OWN_NAME} characters, no spaces and no +")
     return name
+
+
+def decode_base64(text: str) -> bytes:
+    """Return the bytes of canonical base64 (RFC 4648, section 4); none at all if the text is not that."""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+    return data if base64.b64encode(data).decode() == text else b""
 
 
 def new_private_key() -> bytes:

@@ -55,22 +55,25 @@ class Policy:
         return names.pop()
 
     @classmethod
-    def parse(cls, text: str) -> Policy:
-        """Parse a policy file of at most `MAX_POLICY_BYTES`. Raises `InvalidInput`, which names the line."""
-        if len(text.encode("utf-8", "replace")) > MAX_POLICY_BYTES or text.count("\n") > _MAX_LINES:
+    def parse(cls, data: str | bytes) -> Policy:
+        """Parse a policy file of at most `MAX_POLICY_BYTES`. Raises `InvalidInput`, which names the line.
+
+        A file in octets need not be UTF-8: comments, names and URLs may hold any of 80 to FF, which mean nothing here.
+        """
+        octets = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+        text = octets.decode("utf-8", "surrogateescape")
+        if len(octets) > MAX_POLICY_BYTES or text.count("\n") > _MAX_LINES:
             raise InvalidInput(
                 f"policy: more than {MAX_POLICY_BYTES:,} bytes or {_MAX_LINES:,} lines", code="too_large"
             )
         parser = _Parser()
         for number, line in enumerate(text.split("\n"), 1):
-            words = line.replace("\t", " ").split(" ")
-            words = [word for word in words if word]
-            if not words or words[0].startswith("#"):
-                continue
+            words = [word for word in line.replace("\t", " ").split(" ") if word]
             try:
                 if _CONTROL.search(line):
                     raise InvalidInput("a control character")
-                parser.line(words)
+                if words and not words[0].startswith("#"):
+                    parser.line(words)
             except InvalidInput as error:
                 raise InvalidInput(f"policy, line {number}: {error.message}") from None
         if parser.quorum is None:
@@ -118,7 +121,7 @@ class _Parser:
         self.groups: dict[str, _Group] = {}
         self.quorum: str | None = None
         self._members: set[str] = set()
-        self._keys: set[bytes] = set()
+        self._keys: set[tuple[int, bytes]] = set()
 
     def line(self, words: list[str]) -> None:
         """Take one line. Raises `InvalidInput`."""
@@ -157,9 +160,9 @@ class _Parser:
         key = VerifierKey.parse(text)
         if (key.kind == COSIGNATURE) != is_witness:
             raise InvalidInput(f"the key {key.name} is not of the type of {'witnesses' if is_witness else 'logs'}")
-        if key.public in self._keys:
+        if (key.kind, key.public) in self._keys:
             raise InvalidInput(f"the public key of {key.name} is there twice")
-        self._keys.add(key.public)
+        self._keys.add((key.kind, key.public))
         return key
 
     def _new(self, name: str) -> None:

@@ -12,7 +12,7 @@ from coregw.tlog.checkpoint import Checkpoint, decode_hashes
 from coregw.tlog.entry import freeze_entry, publication_entry
 from coregw.tlog.tree import verify_consistency, verify_inclusion
 
-__all__ = ["verify_publication"]
+__all__ = ["record_roots", "verify_publication"]
 
 
 def verify_publication(
@@ -79,8 +79,21 @@ def _check_frozen(head: Checkpoint, answer: PublicationProof) -> None:
 
 def _entry(record: PublishedRecord) -> bytes:
     """Return the bytes of a record's leaf."""
-    if record.published_at.tzinfo is None:
-        raise InvalidInput("published_at has no time zone")
-    previous = None if record.previous_root is None else bytes(Cid(record.previous_root))
-    root = bytes(Cid(record.root))
+    root, previous = record_roots(record)
     return publication_entry(record.scope, record.name, record.revision, root, previous, record.published_at)
+
+
+def record_roots(record: PublishedRecord) -> tuple[bytes, bytes | None]:
+    """Return the root and the previous root of a record in binary.
+
+    Raises:
+        InvalidInput: One of them is not a CID in lower-case base32, in which gateways write them.
+    """
+    return _binary(record.root), None if record.previous_root is None else _binary(record.previous_root)
+
+
+def _binary(text: str) -> bytes:
+    cid = Cid(text)
+    if cid.text != text:
+        raise InvalidInput(f"the root {text!r:.100} of a record is not in lower-case base32", code="invalid_cid")
+    return bytes(cid)

@@ -157,6 +157,13 @@ def test_malformed_cid_is_refused(client: httpx2.Client, expect_refusal: Refusal
     expect_refusal(client.get(f"/v1/cas/{name}"), 400, "invalid_cid")
 
 
+def test_a_cid_may_be_in_any_base_and_case(client: httpx2.Client, cid: str) -> None:
+    in_hex = bytes(coregw.Cid(cid)).hex()
+    for name in (cid.upper(), f"b{cid[1:].upper()}", f"f{in_hex}", f"F{in_hex.upper()}", f"F{in_hex}"):
+        answer = client.get(f"/v1/cas/{name}")
+        assert (answer.content, answer.headers["etag"]) == (DATA, f'"{cid}"')
+
+
 def test_head_has_the_headers_of_get(client: httpx2.Client, cid: str, big: tuple[str, bytes]) -> None:
     for name in (cid, big[0]):
         told = client.head(f"/v1/cas/{name}")

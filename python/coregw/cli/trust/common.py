@@ -105,16 +105,17 @@ def signer_of(file: Path, name: str) -> Signer:
 
 
 def read_policy(file: Path) -> str:
-    """Return the text of a policy file. Raises `InvalidInput` if it is not one."""
+    """Return a policy file as text, with escapes for what is not UTF-8. Raises `InvalidInput` if it is not a policy."""
     from coregw.errors import InvalidInput
     from coregw.tlog.policy import MAX_POLICY_BYTES, Policy
 
     with file.open("rb") as opened:
         data = opened.read(MAX_POLICY_BYTES + 1)
     try:
-        text = data.decode()
+        Policy.parse(data)
+        text = data.decode(errors="backslashreplace")  # a trust store is JSON; what the octets say means nothing here
         Policy.parse(text)
-    except (InvalidInput, UnicodeDecodeError) as error:
+    except InvalidInput as error:
         raise InvalidInput(f"{file}: {error}") from None
     return text
 

@@ -94,7 +94,7 @@ class Changes:
 
 
 def checked_root(what: str, root: str, kind: str, suite: str | None) -> str:
-    """Return what a gateway says is a root in the form that is safe in a URL; nothing else proves it.
+    """Return what a gateway says is a root, in lower-case base32, which is safe in a URL; nothing else proves it.
 
     Raises:
         ProofError: It is no root of this kind and suite.
@@ -105,7 +105,9 @@ def checked_root(what: str, root: str, kind: str, suite: str | None) -> str:
         raise ProofError(f"{what}: the gateway's root is not a CID: {error.message}", check="root") from None
     if (cid.kind, cid.suite) != (kind, suite):
         raise ProofError(f"{what}: the gateway's root {cid.text} is of another kind or suite", check="root")
-    return cid.text
+    if root != cid.text:
+        raise ProofError(f"{what}: the gateway's root {root} is not in lower-case base32", check="root")
+    return root
 
 
 def apply_changes(

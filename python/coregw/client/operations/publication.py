@@ -16,15 +16,14 @@ from coregw.errors import InvalidInput, ProofError
 from coregw.messages.publication import PublicationProof, SignedCheckpoint
 from coregw.messages.record import PublishedRecord
 from coregw.tlog.checkpoint import Checkpoint
-from coregw.tlog.note import Note, parse_signatures
+from coregw.tlog.note import MAX_NOTE_BYTES, Note, Signature, parse_signatures
 from coregw.tlog.policy import Policy
 from coregw.tlog.proof import verify_publication
 from coregw.tlog.tree import EMPTY_ROOT
 
 __all__ = ["VerifiedPublication", "add_checkpoint", "consistency", "head_of_log", "put_checkpoint", "verified"]
 
-_MAX_ANSWER_BYTES: Final = 256 << 10
-_MAX_LINES_BYTES: Final = 16 << 10
+_MAX_ANSWER_BYTES: Final = 1 << 20
 
 
 class VerifiedPublication(NamedTuple):
@@ -113,8 +112,8 @@ def head_of_log(
     return head, found
 
 
-def add_checkpoint(settings: ClientSettings, note: Note, old: int, proof: list[str]) -> Steps[Note]:
-    """Send a checkpoint to a witness (c2sp.org/tlog-witness), and return the note with the lines of its answer.
+def add_checkpoint(settings: ClientSettings, note: Note, old: int, proof: list[str]) -> Steps[tuple[Signature, ...]]:
+    """Send a checkpoint to a witness (c2sp.org/tlog-witness), and return the signatures of its answer, not verified.
 
     Args:
         settings: The client's settings.
@@ -127,11 +126,11 @@ def add_checkpoint(settings: ClientSettings, note: Note, old: int, proof: list[s
         ProofError: The answer has no signature lines.
     """
     body = "".join([f"old {old}\n", *(f"{each}\n" for each in proof), "\n", note.encode()]).encode()
-    limit = min(_MAX_LINES_BYTES, settings.max_result_bytes)
+    limit = min(MAX_NOTE_BYTES, settings.max_result_bytes)
     call = Call("POST", "/add-checkpoint", limit, "add a checkpoint", content=body, content_type="text/plain")
     answer: Answer = yield call
     try:
-        return note.with_signatures(parse_signatures(answer.body.decode()))
+        return parse_signatures(answer.body.decode())
     except (InvalidInput, UnicodeDecodeError):
         raise ProofError(f"{call.what}: the answer has no signature lines", check="answer") from None
 

@@ -15,6 +15,7 @@ from coregw.client.settings import ClientSettings
 from coregw.errors import Conflict, InvalidInput, ProofError, RecordNotFound, TooLarge
 from coregw.messages.record import PublishedRecord, PublishedRecords, PublishRequest, RecordHistory
 from coregw.text import printable
+from coregw.tlog.proof import record_roots
 
 __all__ = ["check_name", "freeze", "history_of_scope", "publish", "publish_next", "published"]
 
@@ -125,6 +126,7 @@ def _record(call: Call, answer: Answer, scope: str, name: str) -> PublishedRecor
     if (record.scope, record.name) != (scope, name):
         said = printable(f"{record.scope}/{record.name}", 300)
         raise ProofError(f"{call.what}: the answer is the record of {said}", check="answer")
+    _require_roots(call.what, record)
     return record
 
 
@@ -169,6 +171,7 @@ def _history(
             if (record.scope, record.name) != (scope, name):
                 said = printable(f"{record.scope}/{record.name}", 300)
                 raise ProofError(f"list {path}: the answer has a record of {said}", check="answer")
+            _require_roots(f"list {path}", record)
             left -= 1
             if left < 0:
                 raise TooLarge(f"list {path}: more than {settings.max_entries:,} revisions")
@@ -188,6 +191,14 @@ def _page(
     call = Call("GET", path, settings.max_result_bytes, f"list {path}", params=params, token=token)
     answer: Answer = yield call
     return decode(call, answer, kind)
+
+
+def _require_roots(what: str, record: PublishedRecord) -> None:
+    """Raise `ProofError` unless the roots of a record are in lower-case base32, which bounds the record's size."""
+    try:
+        record_roots(record)
+    except InvalidInput as error:
+        raise ProofError(f"{what}: {error.message}", check="answer") from None
 
 
 def _require_order(path: str, is_next_greater: bool) -> None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from coregw import _core
 from coregw.client.exchange.call import Answer, Call
 from coregw.client.part_size import PartSize
-from coregw.errors import CoregwError, InvalidInput, ProofError, Unavailable
+from coregw.errors import CoregwError, ProofError, Unavailable
 
 __all__ = ["Item", "Steps", "Stream", "attempt", "check_same_cid", "in_context", "located", "resume"]
 
@@ -73,12 +73,8 @@ def located(what: str, error: ProofError) -> ProofError:
 
 
 def check_same_cid(what: str, claimed: str, computed: str) -> None:
-    """Raise `ProofError` unless the gateway's CID equals the one that was computed here."""
-    try:
-        same = _core.Cid(claimed) == _core.Cid(computed)
-    except InvalidInput:
-        same = False
-    if not same:
+    """Raise `ProofError` unless the gateway's CID is, in lower-case base32, the one that was computed here."""
+    if claimed != _core.Cid(computed).text:
         raise ProofError(f"{what}: the gateway's CID is not {computed}, which was computed here", check="cid")
 
 
