@@ -17,6 +17,9 @@ interface Given {
   readonly before: string;
   /** A root with names that try to be markup, more of them than one page, and `root` nested in it. */
   readonly hostile: string;
+  /** A map of 5,000 files, and one whose names are among the last ones of their folder. */
+  readonly large: string;
+  readonly last: string;
   readonly name: string;
   /** A published name whose history is signed, the key of its log, and a note with another history by the same key. */
   readonly signed: string;
@@ -53,7 +56,8 @@ async function open(browser: Browser, url: string, options: Parameters<Browser["
 async function settled(page: Page): Promise<void> {
   await page.waitForFunction(() => {
     const main = document.querySelector("main");
-    return main !== null && main.querySelector(".busy") === null && !main.textContent?.startsWith("Loading");
+    const isBusy = main?.querySelector(".busy, [aria-busy]") !== null;
+    return main !== null && !isBusy && !main.textContent?.startsWith("Loading");
   });
 }
 
@@ -109,6 +113,117 @@ async function browses(browser: Browser, base: string): Promise<void> {
   await go(page, `#/root/${given.root}/no/such`);
   assert.match(await text(page, "#verified"), /nothing at “no\/such” itself \(absence proof\)/);
   assert.doesNotMatch(await page.title(), /run/);
+  await opensLinksAndEmptyFolders(page);
+  await page.close();
+}
+
+async function opensLinksAndEmptyFolders(page: Page): Promise<void> {
+  await go(page, `#/root/${given.root}`);
+  await page.getByRole("link", { name: "link", exact: true }).click();
+  await page.getByText("It leads to “readme.md”.").waitFor();
+  assert.match(await text(page, "main"), /A symbolic link/);
+  assert.match(await text(page, "#verified"), /“link” is a symbolic link in the attributes/);
+  await page.getByRole("link", { name: "“readme.md”" }).click();
+  await page.locator("pre.preview").waitFor();
+  await go(page, `#/root/${given.root}`);
+  await page.getByRole("link", { name: "hollow/" }).click();
+  await page.getByText(/^An empty folder, changed at .* UTC\.$/).waitFor();
+  await go(page, `#/root/${given.root}/links`);
+  await page.getByRole("link", { name: "out", exact: true }).click();
+  await page.getByText("It leads to “../../out”, which is not in this map.").waitFor();
+  await go(page, `#/root/${given.root}/links/long`);
+  await page.getByText(/It leads to “\.\.\/x{200}”\./).waitFor();
+}
+
+async function pagesThroughFolders(browser: Browser): Promise<void> {
+  const page = await open(browser, `${given.gateway}#/root/${given.large}`);
+  const position = () => text(page, ".pager span");
+  assert.equal(await text(page, ".total"), "5,000 entries.");
+  assert.match(await text(page, "#verified"), /5,000 entries: all there are of the map \(listing proof\)/);
+  assert.equal(await position(), "Page 1 of 25");
+  assert.ok(await page.getByRole("button", { name: "Previous page" }).isDisabled());
+  for (let turn = 0; turn < 3; turn++) await page.getByRole("button", { name: "Next page" }).click();
+  assert.equal(await page.locator("tbody tr").first().locator("a").innerText(), "f0600");
+  await page.getByRole("link", { name: "f0700" }).click();
+  await page.getByRole("heading", { name: "f0700" }).waitFor();
+  await page.goBack();
+  await page.locator(".pager").waitFor();
+  await settled(page);
+  assert.equal(await position(), "Page 4 of 25");
+  assert.equal(await text(page, ".total"), "5,000 entries.");
+  await page.fill("#filter", "F49");
+  assert.equal(await text(page, ".total"), "100 of 5,000 entries.");
+  assert.ok(await page.locator(".pager").isHidden());
+  await assertAccessible(page, "filter");
+  await shoot(page, "filter");
+  await page.getByRole("link", { name: "f4950" }).click();
+  await page.getByRole("heading", { name: "f4950" }).waitFor();
+  await page.goBack();
+  await page.locator("#filter").waitFor();
+  await page.reload();
+  await settled(page);
+  assert.equal(await page.inputValue("#filter"), "F49");
+  assert.equal(await page.locator("tbody tr").count(), 100);
+  await page.fill("#filter", "no such name");
+  assert.equal(await text(page, ".total"), "0 of 5,000 entries.");
+  await go(page, `#/root/${given.large}?page=25`);
+  assert.equal(await page.locator("tbody tr").last().locator("a").innerText(), "f4999");
+  await shoot(page, "pages");
+  await go(page, `#/root/${given.last}`);
+  assert.equal(await text(page, ".total"), "3 entries.");
+  assert.equal(await page.locator("tbody tr").count(), 3);
+  await go(page, `#/root/${given.last}/d`);
+  assert.equal(await text(page, ".total"), "1,701 entries.");
+  await page.close();
+}
+
+/** A listing that fails halfway says so, and goes on. */
+async function listsAgain(browser: Browser): Promise<void> {
+  const page = await browser.newPage({ viewport: PHONE });
+  let requests = 0;
+  await page.route("**/v1/scan", (route) => (++requests === 3 ? route.abort("connectionreset") : route.continue()));
+  await page.goto(`${given.gateway}#/root/${given.large}`);
+  await page.getByText("Not all entries were listed.").waitFor();
+  assert.match(await text(page, ".total"), /^[\d,]+ entries so far\.$/);
+  assert.match(await text(page, "#verified"), /the first of the map, without a gap/);
+  await page.getByRole("button", { name: "Try again" }).click();
+  await page.getByText("5,000 entries.", { exact: true }).waitFor();
+  await assertAccessible(page, "pages");
+  await shoot(page, "pages-phone");
+  await page.close();
+}
+
+async function startsAgain(browser: Browser): Promise<void> {
+  const page = await open(browser, given.gateway);
+  assert.equal(await page.locator("#opened").count(), 0);
+  await go(page, `#/root/${given.root}/docs`);
+  await go(page, `#/name/${given.signed}`);
+  await go(page, "#/nowhere/at all");
+  assert.match(await text(page, "main"), /“#\/nowhere\/at%20all” in the address is no place of this page/);
+  await assertAccessible(page, "no such place");
+  await page.getByRole("link", { name: "Start" }).click();
+  await page.locator("#opened").waitFor();
+  const opened = await page.locator("section[aria-labelledby=opened] a").allInnerTexts();
+  assert.equal(opened.length, 2);
+  assert.equal(opened[0], given.signed);
+  assert.match(opened[1] ?? "", /^bagi.*\/docs$/);
+  await page.fill("#scope", given.signed.split("/")[0] as string);
+  await page.fill("#scope-token", "wrong");
+  await page.getByRole("button", { name: "List the names" }).click();
+  await page.getByText("the bearer token is wrong").waitFor();
+  await page.fill("#scope-token", given.token);
+  await page.getByRole("button", { name: "List the names" }).click();
+  await page.getByText("2 names, as this gateway says.").waitFor();
+  await assertAccessible(page, "start");
+  await shoot(page, "start");
+  await page.locator("section[aria-labelledby=names]").getByRole("link", { name: given.name }).click();
+  await page.getByRole("heading", { name: given.name }).waitFor();
+  await go(page, "#/");
+  assert.equal(await page.locator("section[aria-labelledby=opened] a").count(), 3);
+  await page.getByRole("button", { name: "Forget these" }).click();
+  await page.reload();
+  await settled(page);
+  assert.equal(await page.locator("#opened").count(), 0);
   await page.close();
 }
 
@@ -203,6 +318,23 @@ async function verifiesSignedNames(browser: Browser): Promise<void> {
   assert.equal(await page.locator("#verified li").count(), 1);
   await assertAccessible(page, "signed history");
   await shoot(page, "signed-history");
+  // The same times in another zone: they are what was signed, and shown in UTC.
+  const shown = await page.locator("tbody tr td:nth-child(3)").allInnerTexts();
+  for (const each of shown) assert.match(each, /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$/);
+  await page.route("**/entries?**", async (route) => {
+    const response = await route.fetch();
+    const answer = await response.json();
+    for (const record of answer.records) {
+      const [second, rest] = [record.published_at.slice(0, 19), record.published_at.slice(19, -1)];
+      const local = new Date(Date.parse(`${second}Z`) + 7_200_000).toISOString().slice(0, 19);
+      record.published_at = `${local}${rest}+02:00`;
+    }
+    await route.fulfill({ response, json: answer });
+  });
+  await page.reload();
+  await page.getByText("It continues the 2 entries that this browser verified before.").waitFor();
+  assert.deepEqual(await page.locator("tbody tr td:nth-child(3)").allInnerTexts(), shown);
+  await page.unroute("**/entries?**");
   await page.reload();
   await page.getByText("It continues the 2 entries that this browser verified before.").waitFor();
   await page.evaluate((note) => {
@@ -236,9 +368,11 @@ async function survivesHostileAnswers(browser: Browser): Promise<void> {
   assert.match(rows, /<img src=x onerror=alert\(1\)>/);
   assert.match(rows, /exe\\u\{202e\}txt\.doc/);
   assert.doesNotMatch(rows, /\u202e/);
-  await page.getByRole("button", { name: "Show more" }).click();
-  await page.getByText("zzz → nowhere").waitFor();
-  assert.match(await page.locator("tbody tr", { hasText: "many 1699" }).innerText(), /1 B/);
+  assert.equal(await text(page, ".total"), "1,705 entries.");
+  await page.fill("#filter", "zzz");
+  assert.match(await page.locator("tbody").innerText(), /zzz → nowhere/);
+  await page.fill("#filter", "many 1699");
+  assert.match(await page.locator("tbody").innerText(), /1 B/);
   await go(page, `#/root/${given.hostile}/nested/docs/page.html`);
   assert.match(await verified(), /nothing at “nested\/docs\/page\.html” itself[\s\S]*“nested” is the map/);
   await page.getByRole("link", { name: "Look for “docs/page.html” in the map" }).click();
@@ -402,6 +536,9 @@ try {
     await derivesAndRejects(browser, base);
     await compares(browser, base);
   }
+  await pagesThroughFolders(browser);
+  await listsAgain(browser);
+  await startsAgain(browser);
   await showsNames(browser);
   await verifiesSignedNames(browser);
   await rejectsLies(browser);

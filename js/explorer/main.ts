@@ -3,11 +3,12 @@
 import "../src/all-hashes.ts";
 import { Cid } from "../src/cid.ts";
 import { CoregwError, ProofError } from "../src/errors.ts";
+import type { PublishedRecord } from "../src/publications.ts";
 import { showDiff } from "./differences.ts";
-import { byId, h, short, visible, waiting } from "./dom.ts";
+import { byId, h, plural, short, visible, waiting } from "./dom.ts";
 import { showName } from "./history.ts";
 import { Ledger, type View } from "./ledger.ts";
-import { hashOf, type Place, placeOf } from "./place.ts";
+import { forgetOpened, hashOf, noteOpened, openedPlaces, type Place, placeOf } from "./place.ts";
 import { forgetBytes } from "./preview.ts";
 import { findSource, type Source, SourceError } from "./source.ts";
 import { showPayload, showRoot } from "./views.ts";
@@ -27,6 +28,7 @@ async function show(source: Source): Promise<void> {
   describe(view, place);
   try {
     await showPlace(view, place);
+    noteOpened(place);
   } catch (error) {
     if (error instanceof SourceError)
       view.ledger.told(`The answer to the last question: ${error.message}. A failure proves nothing.`);
@@ -44,6 +46,8 @@ function titleOf(place: Place): string {
   switch (place.view) {
     case "home":
       return "Start";
+    case "unknown":
+      return "No such place";
     case "root":
       return visible(place.path.at(-1) ?? place.root.slice(-8), 100);
     case "diff":
@@ -58,9 +62,12 @@ async function showPlace(view: View, place: Place): Promise<void> {
     case "home":
       view.main.append(home(view.source));
       return;
+    case "unknown":
+      view.main.append(unknown(place.fragment));
+      return;
     case "root":
       if (new Cid(place.root).kind === "cas") return showPayload(view, place.root, "payload");
-      return showRoot(view, place.root, place.path);
+      return showRoot(view, place.root, place.path, place.shown);
     case "diff":
       return showDiff(view, place.a, place.b);
     case "name":
@@ -79,6 +86,78 @@ function describe({ source, ledger }: View, place: Place): void {
       ": it is in the address of this page. Compare it with one that you trust.",
     );
   if (place.view === "diff") ledger.told("That these are the two roots that you want.");
+}
+
+function unknown(fragment: string): HTMLElement {
+  const shown = alert(
+    "This does not work",
+    `“${visible(fragment, 200)}” in the address is no place of this page. Places are #/root/CID/path, #/diff/CID/CID and #/name/scope/name.`,
+  );
+  shown.append(h("p", {}, h("a", { href: "#/" }, "Start")));
+  return shown;
+}
+
+/** What was opened in this browser before, with a button that forgets it. */
+function opened(): HTMLElement | null {
+  const places = openedPlaces();
+  if (places.length === 0) return null;
+  const link = (place: Place): HTMLElement => {
+    if (place.view !== "root") return h("a", { href: hashOf(place) }, titleOf(place));
+    const path = place.path.length === 0 ? "" : `/${visible(place.path.join("/"), 100)}`;
+    return h("a", { href: hashOf(place) }, short(visible(place.root, 120)), path);
+  };
+  const section = h("section", { "aria-labelledby": "opened" });
+  const forget = () => {
+    forgetOpened();
+    section.remove();
+    byId("main").focus();
+  };
+  section.append(
+    h("h2", { id: "opened" }, "Opened before"),
+    h("ul", {}, ...places.map((place) => h("li", {}, link(place)))),
+    h("p", {}, h("button", { type: "button", click: forget }, "Forget these")),
+  );
+  return section;
+}
+
+/** A form that lists the published names of a scope, which a gateway does for operators. */
+function namesForm(source: Source): HTMLElement {
+  const scope = h("input", { id: "scope", required: true, spellcheck: "false", autocomplete: "off" });
+  const token = h("input", { id: "scope-token", type: "password", autocomplete: "off" });
+  const found = h("div", { role: "status" });
+  const link = ({ name }: PublishedRecord, within: string) =>
+    h("li", {}, h("a", { href: hashOf({ view: "name", scope: within, name }) }, visible(`${within}/${name}`, 300)));
+  const list = async (within: string): Promise<void> => {
+    try {
+      const records = await source.namesOf(within, token.value);
+      const count = `${plural(records.length, "name")}, as this gateway says.`;
+      found.replaceChildren(h("p", {}, count), h("ul", {}, ...records.map((each) => link(each, within))));
+    } catch (error) {
+      found.replaceChildren(h("p", { class: "bad", role: "alert" }, (error as Error).message));
+    }
+  };
+  const submit = (event: Event) => {
+    event.preventDefault();
+    void list(scope.value.trim());
+  };
+  return h(
+    "section",
+    { "aria-labelledby": "names" },
+    h("h2", { id: "names" }, "Published names"),
+    h(
+      "p",
+      {},
+      "Open a name that you know as scope/name above. A gateway lists the names of a scope to operators only.",
+    ),
+    h(
+      "form",
+      { submit },
+      h("p", {}, h("label", { for: "scope" }, "Scope"), scope),
+      h("p", {}, h("label", { for: "scope-token" }, "Operator’s token"), token),
+      h("button", {}, "List the names"),
+    ),
+    found,
+  );
 }
 
 function home(source: Source): HTMLElement {
@@ -133,6 +212,8 @@ function home(source: Source): HTMLElement {
       ".",
     ),
     isGateway && h("p", {}, h("a", { href: "docs" }, "Documentation of the interface"), "."),
+    opened(),
+    isGateway && namesForm(source),
     h("h2", {}, "Compare two maps"),
     compare,
   );

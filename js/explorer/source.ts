@@ -1,6 +1,6 @@
 /** Where proofs and payloads come from: a gateway, or the files of a static tree. Neither is trusted. */
 
-import { toHex } from "../src/bytes.ts";
+import { concat, toHex, varint } from "../src/bytes.ts";
 import { Cid, identityPayload, verifyPayload } from "../src/cid.ts";
 import { fromBase64 } from "../src/multibase.ts";
 import { MAX_PAGE, PagedTree } from "../src/pages.ts";
@@ -33,6 +33,8 @@ export interface Source {
   proveDiff(a: string, b: string, options: WindowOptions): Promise<{ a: Uint8Array; b: Uint8Array }>;
   /** The newest record of a name, or all of its records if the source has its history. */
   records(scope: string, name: string, token: string): Promise<PublishedRecord[]>;
+  /** The newest records of all names of a scope, which only a gateway lists. */
+  namesOf(scope: string, token: string): Promise<PublishedRecord[]>;
   /** The history of a name with its signed checkpoint, or null if the source has none. */
   signedHistory(scope: string, name: string): Promise<SignedHistory | null>;
 }
@@ -42,6 +44,7 @@ const MAX_RECORD_BYTES = 4096;
 const MAX_SILENCE_SECONDS = 60;
 const MAX_MESSAGE = 300;
 const MAX_REVISIONS = 10_000;
+const MAX_NAMES = 10_000;
 
 /** Fetch at most `limit` bytes of a response, whatever its headers say. Gives a server up that is silent for a minute. */
 async function fetchBytes(
@@ -84,11 +87,17 @@ async function fetchBytes(
   return { status, body };
 }
 
+/** The name of a payload: the files of a static tree have the codec `raw`, whatever a CID says of its content. */
+function payloadName(cid: string): string {
+  const { hashCode, digest } = new Cid(cid);
+  return new Cid(concat(Uint8Array.of(1, 0x55), varint(hashCode), varint(digest.length), digest)).text;
+}
+
 /** Fetch the payload of a CID and compare it. Identity payloads are in the CID. */
 export async function fetchPayload(cid: string, limit: number): Promise<Uint8Array> {
   const inside = identityPayload(cid);
   if (inside !== null) return inside;
-  const { status, body } = await fetchBytes(`v1/cas/${new Cid(cid).text}`, limit);
+  const { status, body } = await fetchBytes(`v1/cas/${payloadName(cid)}`, limit);
   if (status !== 200) throw new SourceError(status, "the payload is not available here");
   verifyPayload(cid, body);
   return body;
@@ -174,6 +183,23 @@ class GatewaySource implements Source {
     const { status, json } = await fetchJson(url, MAX_RESPONSE_BYTES, init);
     if (status !== 200) throw refusal(status, json);
     return parseRecords(json);
+  }
+
+  async namesOf(scope: string, token: string): Promise<PublishedRecord[]> {
+    const records: PublishedRecord[] = [];
+    for (let next: string | null = ""; next !== null; ) {
+      const url = `admin/v1/scopes/${encodeURIComponent(scope)}/roots${next === "" ? "" : `?after=${encodeURIComponent(next)}`}`;
+      const init = { headers: { authorization: `Bearer ${token}` } };
+      const { status, json } = await fetchJson(url, MAX_RESPONSE_BYTES, init);
+      if (status !== 200) throw refusal(status, json);
+      const found = parseRecords(json);
+      if (found.some(({ name }) => typeof name !== "string")) throw new SourceError(200, "a record has no name");
+      records.push(...found);
+      const after: unknown = json?.next;
+      if (records.length > MAX_NAMES) throw new SourceError(200, `the scope has more than ${MAX_NAMES} names`);
+      next = typeof after === "string" && found.length > 0 && after > next ? after : null;
+    }
+    return records;
   }
 
   async signedHistory(scope: string, name: string): Promise<SignedHistory | null> {
@@ -264,6 +290,10 @@ class StaticSource implements Source {
     const { status, json } = await fetchJson(recordUrl(scope, name), MAX_RECORD_BYTES);
     if (status !== 200) throw new SourceError(status, "the name is not among these files");
     return [parseRecord(json)];
+  }
+
+  async namesOf(): Promise<never> {
+    throw new SourceError(404, "files cannot list names");
   }
 
   async signedHistory(): Promise<null> {

@@ -1,22 +1,29 @@
 /** The views of maps, lists and payloads. */
 
+import { fromUtf8 } from "../src/bytes.ts";
 import { Cid, parseRoot, type Root } from "../src/cid.ts";
 import { ATTRIBUTES_PATH, type Attributes } from "../src/folders.ts";
 import { verifyIndex, verifyKey, verifyRange } from "../src/verify.ts";
 import { derivation } from "./derivation.ts";
-import { asking, bytesText, h, pathText, plural, short, visible } from "./dom.ts";
+import { asking, bytesText, h, pathText, plural, rejected, short, visible } from "./dom.ts";
 import type { View } from "./ledger.ts";
-import { AttributeReader, type Entry, list } from "./listing.ts";
-import { hashOf } from "./place.ts";
+import { type Entry, Folder, recordAt } from "./listing.ts";
+import { ALL, hashOf, type Shown } from "./place.ts";
 import { download, preview } from "./preview.ts";
 import { fetchPayload, SourceError } from "./source.ts";
 
 const MAX_PREVIEW_BYTES = 4 * 2 ** 20;
 const MAX_DOWNLOAD_BYTES = 256 * 2 ** 20;
 const MAX_ELEMENTS = 200;
+const PAGE_ROWS = 200;
+/** Below it, nobody needs to filter. */
+const FEW_ENTRIES = 20;
+/** Entries that are listed without being asked for, to know the total. */
+const MAX_LISTED = 20_000;
+const MAX_LISTED_PAGES = 100;
 
 /** Show what a path leads to: a folder, a list, or a payload. */
-export async function showRoot(view: View, cid: string, path: readonly string[]): Promise<void> {
+export async function showRoot(view: View, cid: string, path: readonly string[], shown: Shown = ALL): Promise<void> {
   const root = parseRoot(cid);
   view.main.append(breadcrumbs(root, path));
   if (root.kind === "list") {
@@ -27,8 +34,54 @@ export async function showRoot(view: View, cid: string, path: readonly string[])
   }
   const target = path.length === 0 ? null : await showKey(view, root, path);
   if (target !== null) await showTarget(view, target, path.at(-1) as string, []);
-  const isEmpty = await showMap(view, root, path, target !== null);
-  if (isEmpty && target === null) await showWayOn(view, root, path);
+  const isEmpty = await showMap(view, root, path, shown);
+  if (!isEmpty || target !== null || (path.length > 0 && (await showRecord(view, root, path)))) return;
+  view.main.append(
+    h("p", {}, path.length === 0 ? "The map is empty." : "Nothing is at or below this path in this map."),
+  );
+  await showWayOn(view, root, path);
+}
+
+/** Show a symbolic link or an empty folder, which only the folder's attributes name. Returns whether the path is one. */
+async function showRecord(view: View, root: Root, path: readonly string[]): Promise<boolean> {
+  const found = await recordAt(view.source, root, path);
+  if (found === null || found.known.kind === "file") return false;
+  const { map, known, proof } = found;
+  const isLink = known.kind === "link";
+  view.ledger.verified(
+    `“${pathText(path)}” is ${isLink ? "a symbolic link" : "an empty folder"} in the attributes `,
+    short(map),
+    " (inclusion proof).",
+  );
+  tellAttributes(view);
+  const time = known.mtime === undefined ? "" : `, changed at ${timeText(known)} UTC`;
+  view.main.append(
+    h("p", {}, `${isLink ? "A symbolic link" : "An empty folder"}${time}.`),
+    isLink ? linkTarget(root, path, known.link ?? new Uint8Array(0)) : "",
+    derivation(parseRoot(map), proof.bytes, proof.verify),
+  );
+  return true;
+}
+
+/** Where a symbolic link leads, by its text alone: links on the way are not followed. */
+function linkTarget(root: Root, path: readonly string[], link: Uint8Array): HTMLElement {
+  const text = fromUtf8(link);
+  const said = `“${visible(text ?? new TextDecoder().decode(link))}”`;
+  const target = path.slice(0, -1);
+  let isInside = text !== null && !text.startsWith("/");
+  for (const segment of (text ?? "").split("/")) {
+    if (segment === "..") isInside &&= target.pop() !== undefined;
+    else if (segment !== "" && segment !== ".") target.push(segment);
+  }
+  if (!isInside) return h("p", {}, `It leads to ${said}, which is not in this map.`);
+  const href = hashOf({ view: "root", root: root.cid.text, path: target });
+  return h("p", {}, "It leads to ", h("a", { href }, said), ".");
+}
+
+function tellAttributes({ ledger }: View): void {
+  ledger.told(
+    "Sizes, modes, times and links are what the maker of the root wrote: proven to be part of the root, not to be right.",
+  );
 }
 
 /** Show where the longest prefix of an absent path leads on: a nested map or list is another tree, with its own proofs. */
@@ -212,90 +265,162 @@ function assembler(view: View, root: Root, totalSize: number, name: string): HTM
 }
 
 /** Show the entries at and below a prefix. Returns whether there are none. */
-async function showMap(view: View, root: Root, prefix: readonly string[], hasTarget: boolean): Promise<boolean> {
-  const section = h("section", { "aria-label": "Entries" });
-  const rows = h("tbody");
-  const [rest, about] = [h("div", { role: "status" }), h("p", { class: "bad" })];
-  let isTold = false;
-  let [next, count, attributes] = [null as readonly string[] | null, 0, undefined as AttributeReader | undefined];
-  const more = async (): Promise<void> => {
-    const listing = await list(view.source, root, prefix, next);
-    if (count === 0 && listing.entries.length === 0 && hasTarget) return;
-    attributes ??= await AttributeReader.open(view.source, root, prefix);
-    const names = new Set(listing.entries.map(({ name }) => name));
-    const known = await attributes.through(listing.next === null ? null : (listing.next[prefix.length] as string));
-    const only = [...known].filter(([name, { kind }]) => !names.has(name) && kind !== "file");
-    rows.append(
-      ...listing.entries.map((entry) => row(root, prefix, entry, known.get(entry.name))),
-      ...only.map(([name, said]) => row(root, prefix, { name, target: null, hasChildren: false }, said)),
-    );
-    [count, next] = [count + listing.entries.length, listing.next];
-    const where = prefix.length === 0 ? "the map" : `“${pathText(prefix)}”`;
-    const extent = next === null ? `all there are of ${where}` : `the first of ${where}, without a gap`;
-    view.ledger.verified(`${plural(count, "entry", "entries")}: ${extent} (listing proof).`);
-    about.replaceChildren(
-      attributes.problem === null ? "" : `Sizes, modes and times are missing: ${attributes.problem}.`,
-    );
-    if (known.size > 0 && !isTold) {
-      isTold = true;
-      view.ledger.told(
-        "Sizes, modes and times are what the maker of the root wrote: proven to be part of the root, not to be right.",
-      );
-    }
-    rest.replaceChildren(...(next === null ? [] : [asking("Show more", rest, more)]));
-    section.append(about, rest);
-    for (const { proof, verify } of listing.pages.slice(0, 1)) section.append(derivation(root, proof, verify));
-  };
-  await more();
-  if (count === 0 && hasTarget) return true;
-  const header = h(
-    "tr",
-    {},
-    ...["Name", "Size", "Mode", "Modified", "Target"].map((each) => h("th", { scope: "col" }, each)),
-  );
-  section.prepend(
-    h("h2", {}, prefix.length === 0 ? `Map with suite ${root.suite.name}` : "Entries"),
-    count === 0
-      ? h("p", {}, "Nothing is at or below this path in this map.")
-      : h(
-          "div",
-          { class: "table", tabindex: "0", role: "region", "aria-label": "Table of entries" },
-          h("table", {}, h("thead", {}, header), rows),
-        ),
-  );
-  view.main.append(section);
-  return count === 0;
+async function showMap(view: View, root: Root, prefix: readonly string[], shown: Shown): Promise<boolean> {
+  const folder = Folder.at(view.source, root, prefix);
+  do await folder.more();
+  while (folder.entries.length === 0 && !folder.isComplete);
+  if (folder.entries.length === 0) return true;
+  const table = new EntryTable(view, root, prefix, folder, shown);
+  view.main.append(table.section);
+  void table.listAll();
+  return false;
 }
 
-function row(root: Root, prefix: readonly string[], entry: Entry, known: Attributes | undefined): HTMLElement {
-  const href = hashOf({ view: "root", root: root.cid.text, path: [...prefix, entry.name] });
-  const isThere = entry.target !== null || entry.hasChildren; // symbolic links and empty folders are only in the attributes
+/** The entries of a folder in pages, with a filter and, as soon as all of them are listed, their number. */
+class EntryTable {
+  readonly section = h("section", { "aria-label": "Entries" });
+  readonly #view: View;
+  readonly #root: Root;
+  readonly #prefix: readonly string[];
+  readonly #folder: Folder;
+  #shown: Shown;
+  readonly #rows = h("tbody");
+  readonly #total = h("p", { class: "total", role: "status" });
+  readonly #problem = h("p", { class: "bad" });
+  readonly #rest = h("div");
+  readonly #pager: HTMLElement;
+  readonly #tools: HTMLElement;
+  readonly #position = h("span", { role: "status" });
+  readonly #previous: HTMLButtonElement;
+  readonly #next: HTMLButtonElement;
+  readonly #claim: HTMLElement;
+  #isTold = false;
+  /** The rows, which stay as they are, with the reader's focus, while others are listed. */
+  #drawn = "";
+
+  constructor(view: View, root: Root, prefix: readonly string[], folder: Folder, shown: Shown) {
+    [this.#view, this.#root, this.#prefix, this.#folder, this.#shown] = [view, root, prefix, folder, shown];
+    const turn = (by: number) => () => {
+      this.#show({ ...this.#shown, page: this.#page + by });
+      this.section.scrollIntoView();
+    };
+    this.#previous = h("button", { type: "button", click: turn(-1) }, "Previous page");
+    this.#next = h("button", { type: "button", click: turn(1) }, "Next page");
+    this.#pager = h("nav", { class: "row pager", "aria-label": "Pages" }, this.#previous, this.#position, this.#next);
+    const filter = h("input", { id: "filter", type: "search", autocomplete: "off", spellcheck: "false" });
+    filter.value = shown.filter;
+    filter.addEventListener("input", () => this.#show({ filter: filter.value, page: 1 }));
+    this.#tools = h("p", { class: "filter" }, h("label", { for: "filter" }, "Filter by name"), filter);
+    this.#claim = view.ledger.verified();
+    const titles = ["Name", "Size", "Mode", "Modified (UTC)", "Target"];
+    const header = h("tr", {}, ...titles.map((each) => h("th", { scope: "col" }, each)));
+    const frame = { class: "table", tabindex: "0", role: "region", "aria-label": "Table of entries" };
+    this.section.append(
+      h("h2", {}, prefix.length === 0 ? `Map with suite ${root.suite.name}` : "Entries"),
+      this.#total,
+      this.#tools,
+      h("div", frame, h("table", {}, h("thead", {}, header), this.#rows)),
+      this.#pager,
+      this.#problem,
+      this.#rest,
+    );
+    if (folder.first !== null) this.section.append(derivation(root, folder.first.bytes, folder.first.verify));
+    this.#draw();
+  }
+
+  get #found(): Entry[] {
+    const wanted = this.#shown.filter.toLowerCase();
+    return this.#folder.entries.filter(({ name }) => name.toLowerCase().includes(wanted));
+  }
+
+  get #pages(): number {
+    return Math.max(1, Math.ceil(this.#found.length / PAGE_ROWS));
+  }
+
+  /** The page that is shown: the one that is wanted, once it is listed. */
+  get #page(): number {
+    return Math.min(this.#shown.page, this.#pages);
+  }
+
+  /** List what is left, some at a time; what fails can be tried again. */
+  async listAll(): Promise<void> {
+    const enough = this.#folder.entries.length + MAX_LISTED;
+    this.section.setAttribute("aria-busy", "true");
+    try {
+      for (let page = 0; !this.#folder.isComplete && this.#folder.entries.length < enough; page++) {
+        if (page === MAX_LISTED_PAGES || (page > 0 && !this.section.isConnected)) break; // the view was left
+        await this.#folder.more();
+        this.#draw();
+      }
+      const more = asking("List more", this.#rest, () => this.listAll());
+      this.#rest.replaceChildren(...(this.#folder.isComplete ? [] : [more]));
+    } catch (error) {
+      const again = h("button", { type: "button", click: () => void this.listAll() }, "Try again");
+      const why = h("p", { class: "bad", role: "alert" }, `Not all entries were listed. ${rejected(error as Error)}`);
+      this.#rest.replaceChildren(why, again);
+    } finally {
+      this.section.removeAttribute("aria-busy");
+    }
+  }
+
+  /** Show other entries, and keep in the address which, so that who comes back finds them. */
+  #show(shown: Shown): void {
+    this.#shown = shown;
+    const place = { view: "root", root: this.#root.cid.text, path: this.#prefix, shown } as const;
+    history.replaceState(null, "", hashOf(place));
+    this.#draw();
+  }
+
+  #draw(): void {
+    const { entries, isComplete, problem } = this.#folder;
+    const [found, page, pages] = [this.#found, this.#page, this.#pages];
+    const first = (page - 1) * PAGE_ROWS;
+    const here = found.slice(first, first + PAGE_ROWS);
+    const drawn = JSON.stringify(here.map(({ name, target, hasChildren }) => [name, target, hasChildren]));
+    if (drawn !== this.#drawn) this.#rows.replaceChildren(...here.map((each) => row(this.#root, this.#prefix, each)));
+    this.#drawn = drawn;
+    const all = `${plural(entries.length, "entry", "entries")}${isComplete ? "" : " so far"}`;
+    this.#total.replaceChildren(
+      this.#shown.filter === "" ? `${all}.` : `${found.length.toLocaleString("en")} of ${all}.`,
+    );
+    this.#tools.hidden = entries.length <= FEW_ENTRIES && isComplete && this.#shown.filter === "";
+    this.#pager.hidden = pages === 1;
+    this.#position.replaceChildren(`Page ${page.toLocaleString("en")} of ${pages.toLocaleString("en")}`);
+    [this.#previous.disabled, this.#next.disabled] = [page === 1, page === pages];
+    this.#problem.replaceChildren(problem === null ? "" : `Sizes, modes and times are missing: ${problem}.`);
+    const where = this.#prefix.length === 0 ? "the map" : `“${pathText(this.#prefix)}”`;
+    const extent = isComplete ? `all there are of ${where}` : `the first of ${where}, without a gap`;
+    this.#claim.replaceChildren(`${plural(entries.length, "entry", "entries")}: ${extent} (listing proof).`);
+    if (this.#isTold || entries.every(({ known }) => known === undefined)) return;
+    this.#isTold = true;
+    tellAttributes(this.#view);
+  }
+}
+
+function modeText({ mode }: Attributes): string {
+  return mode === undefined ? "" : mode.toString(8).padStart(4, "0");
+}
+
+/** The time of an entry in UTC. */
+function timeText({ mtime }: Attributes): string {
+  if (mtime === undefined) return "";
+  const date = new Date(Number(mtime / 1_000_000n));
+  return Number.isNaN(date.getTime()) ? `${mtime} ns` : date.toISOString().slice(0, -8).replace("T", " ");
+}
+
+function row(root: Root, prefix: readonly string[], { name, target, hasChildren, known }: Entry): HTMLElement {
+  const href = hashOf({ view: "root", root: root.cid.text, path: [...prefix, name] });
+  const isEmpty = target === null && !hasChildren && known?.kind === "folder";
   const link = known?.link === undefined ? null : ` → ${visible(new TextDecoder().decode(known.link))}`;
-  const mode = known?.mode === undefined ? "" : known.mode.toString(8).padStart(4, "0");
-  const time =
-    known?.mtime === undefined
-      ? ""
-      : new Date(Number(known.mtime / 1_000_000n)).toISOString().slice(0, 16).replace("T", " ");
-  const size = known?.size === undefined ? "" : bytesText(known.size);
-  const isReserved = prefix.length === 0 && entry.name === ATTRIBUTES_PATH[0];
+  const isReserved = prefix.length === 0 && name === ATTRIBUTES_PATH[0];
+  const opened = h("a", { href }, visible(name), hasChildren || isEmpty ? "/" : null);
   return h(
     "tr",
     {},
-    h(
-      "td",
-      {},
-      h(
-        "span",
-        { class: "name" },
-        isThere
-          ? h("a", { href }, visible(entry.name), entry.hasChildren ? "/" : null)
-          : `${visible(entry.name)}${known?.kind === "folder" ? "/ (empty)" : ""}`,
-        link,
-      ),
-    ),
-    h("td", {}, size),
-    h("td", {}, mode),
-    h("td", {}, time),
-    h("td", {}, entry.target !== null ? short(entry.target) : isReserved && "has sizes, modes, times and links"),
+    h("td", {}, h("span", { class: "name" }, opened, isEmpty ? " (empty)" : null, link)),
+    h("td", {}, known?.size === undefined ? "" : bytesText(known.size)),
+    h("td", {}, known === undefined ? "" : modeText(known)),
+    h("td", {}, known === undefined ? "" : timeText(known)),
+    h("td", {}, target !== null ? short(target) : isReserved && "has sizes, modes, times and links"),
   );
 }

@@ -53,6 +53,10 @@ def write_folder(folder: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
     (folder / "link").symlink_to("readme.md")
+    (folder / "hollow").mkdir()
+    (folder / "links").mkdir()
+    (folder / "links" / "out").symlink_to("../../out")
+    (folder / "links" / "long").symlink_to(f"../{'x' * 200}")
 
 
 def write_hostile_folder(folder: Path) -> None:
@@ -62,6 +66,21 @@ def write_hostile_folder(folder: Path) -> None:
     for name in names:
         (folder / name).write_bytes(b"x")
     (folder / "zzz").symlink_to("nowhere")
+
+
+def create(gateway: str, paths: list[str]) -> str:
+    """A map of empty payloads."""
+    answer = httpx2.post(f"{gateway}/v1/roots", json={"arcs": dict.fromkeys(paths, "bafkqaaa")})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["root"])
+
+
+def last_names() -> list[str]:
+    """Paths below `d` with names that are the last ones that paths have room for, and a file with another below it."""
+    last = "\U0010ffff"
+    names = [f"{last}{number:04}" for number in range(1700)]
+    longest = last * 1023 + "\u07ff"  # 4,096 bytes with `d/`
+    return [*(f"d/{name}" for name in (*names, longest)), "e", "e/x", f"{last}/{last}"]
 
 
 def coregw(*arguments: object) -> str:
@@ -111,6 +130,7 @@ def test_the_explorer_verifies_in_chromium(gateway: str, tmp_path: Path) -> None
     write_hostile_folder(tmp_path / "hostile")
     hostile = coregw("add", tmp_path / "hostile", "--gateway", gateway)
     hostile = coregw("update", hostile, "--set", "nested", root, "--gateway", gateway)
+    large = create(gateway, [f"f{number:04}" for number in range(5000)])
     publish(gateway, before)
     publish(gateway, root)
     for each in (before, root):
@@ -129,6 +149,7 @@ def test_the_explorer_verifies_in_chromium(gateway: str, tmp_path: Path) -> None
     with python_server(tree) as static, python_server(tmp_path / "spoilt") as spoilt:
         given = {"gateway": f"{gateway}/", "root": root, "before": before, "name": "docs/latest"}
         given |= {"static": f"{static.removeprefix('static+')}/", "spoilt": f"{spoilt.removeprefix('static+')}/"}
+        given |= {"large": large, "last": create(gateway, last_names())}
         given |= {"hostile": hostile, "signed": "docs/signed", "key": key, "fork": fork}
         given |= {"token": serving.ADMIN_TOKEN, "chromium": CHROMIUM}
         command = ["node", HOME / "js/build/explorer.js", json.dumps(given), shots]
