@@ -1,6 +1,6 @@
 /** Signed notes (c2sp.org/signed-note) with Ed25519 signatures, and cosignatures (c2sp.org/tlog-cosignature). */
 
-import { hashes, verify } from "@noble/ed25519";
+import { hashes, Point, verify } from "@noble/ed25519";
 import { sha256, sha512 } from "@noble/hashes/sha2.js";
 import { concat, equal, toHex, toUtf8 } from "../bytes.ts";
 import { InvalidInput, ProofError, shown } from "../errors.ts";
@@ -62,6 +62,14 @@ function parseSignature(line: string): Signature {
   return { name, keyId: data.slice(0, 4), data: data.slice(4) };
 }
 
+function isSmallOrder(publicKey: Uint8Array): boolean {
+  try {
+    return Point.fromBytes(publicKey, true).isSmallOrder();
+  } catch {
+    return false; // no point at all: nothing verifies by it
+  }
+}
+
 /** The public key of a log or a witness. */
 export class VerifierKey {
   /** Its name, which for a log is its origin. */
@@ -80,6 +88,11 @@ export class VerifierKey {
     const kind = data?.[0];
     if (!KEY_NAME.test(name) || data?.length !== 33 || (kind !== ED25519 && kind !== COSIGNATURE))
       throw new InvalidInput("invalid_request", `${shown(text)}: expected name+id+base64 of an Ed25519 key`);
+    if (isSmallOrder(data.slice(1)))
+      throw new InvalidInput(
+        "invalid_request",
+        `${shown(text)}: a public key of small order: anybody can sign with it`,
+      );
     this.name = name;
     this.isWitness = kind === COSIGNATURE;
     this.publicKey = data.slice(1);

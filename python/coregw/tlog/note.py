@@ -42,6 +42,11 @@ COSIGNATURE: Final = 4
 """The types of signature: of a log, and of a witness, with the time."""
 
 _PUBLIC_BYTES: Final = 32
+_PRIME: Final = 2**255 - 19
+_ORDER_8: Final = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+_SMALL_ORDERS: Final = frozenset({0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8})
+"""The y of the points of small order: as public keys, they let anybody sign."""
+
 _SIGNATURE_BYTES: Final = 64
 _TIME_BYTES: Final = 8
 _KEY_ID_BYTES: Final = 4
@@ -150,6 +155,8 @@ class VerifierKey(NamedTuple):
         if _KEY_NAME.fullmatch(name) is None or not is_ed25519:
             raise InvalidInput(f"key {text!r:.200}: expected name+id+base64 of an Ed25519 key")
         key = cls(name, data[0], data[1:])
+        if (int.from_bytes(key.public, "little") & ~(1 << 255)) % _PRIME in _SMALL_ORDERS:
+            raise InvalidInput(f"key {text!r:.200}: a public key of small order, with which anybody can sign")
         if key.key_id.hex() != key_id:
             raise InvalidInput(f"key {text!r:.200}: its id is {key.key_id.hex()}")
         return key
