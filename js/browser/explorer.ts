@@ -277,6 +277,9 @@ async function compares(browser: Browser, base: string): Promise<void> {
 
 async function showsNames(browser: Browser): Promise<void> {
   const page = await open(browser, `${given.gateway}#/name/${given.name}`);
+  await page.getByText("Only the newest record is here").waitFor();
+  assert.match(await text(page, "#told"), /only whoever serves this page says so/);
+  assert.equal(await page.locator("#verified li").count(), 0);
   await page.fill("#token", "wrong");
   await page.keyboard.press("Enter");
   await page.getByText("the bearer token is wrong").waitFor();
@@ -292,6 +295,9 @@ async function showsNames(browser: Browser): Promise<void> {
   const files = await open(browser, `${given.static}#/name/${given.name}`);
   assert.match(await text(files, "main"), /Only the newest record is here/);
   await files.close();
+  const absent = await open(browser, `${given.gateway}#/name/docs/absent`);
+  await absent.getByText("has nothing under this name").waitFor();
+  await absent.close();
 }
 
 async function verifiesSignedNames(browser: Browser): Promise<void> {
@@ -475,6 +481,13 @@ async function noticesThatAHistoryIsWithheld(browser: Browser): Promise<void> {
   await page.reload();
   await page.getByText("do not trust what it says of the name").waitFor();
   assert.equal(await page.locator("#token").count(), 0);
+  const [scope, name] = given.signed.split("/");
+  const record = { scope, name, root: given.before, revision: 1, previous_root: null, frozen: false };
+  const unsigned = { record: { ...record, published_at: "2026-01-01T00:00:00Z" }, status: "unsigned" };
+  await page.route("**/v1/publications/**", (route) => route.fulfill({ json: unsigned }));
+  await page.reload();
+  await page.getByText("do not trust what it says of the name").waitFor();
+  assert.equal(await page.locator("tbody tr").count(), 0);
   assert.equal(await page.locator("#verified li").count(), 0);
   await page.close();
 }

@@ -12,14 +12,14 @@ import {
 import { h, plural, short, visible } from "./dom.ts";
 import type { View } from "./ledger.ts";
 import { hashOf, keep, recall } from "./place.ts";
-import type { SignedHistory } from "./source.ts";
 
 /** Show the history of a name. If its operator signs it, a policy of the reader's verifies it; otherwise it is hearsay. */
 export async function showName(view: View, scope: string, name: string): Promise<void> {
   const place = h("div");
   view.main.append(h("h2", {}, `${scope}/${name}`), place);
-  const signed = await view.source.signedHistory(scope, name);
-  if (signed !== null) return showSigned(view, place, { scope, name, ...signed });
+  const found = await view.source.published(scope, name);
+  if (found !== null && found.note !== null)
+    return showSigned(view, place, { scope, name, note: found.note, records: found.records });
   if (recall(policyKey(scope, name)) !== null) {
     const gone =
       "This browser has verified a signed history of this name. What serves this page has none now: do not trust what it says of the name.";
@@ -27,12 +27,19 @@ export async function showName(view: View, scope: string, name: string): Promise
     place.append(h("p", { class: "bad", role: "alert" }, gone));
     return;
   }
+  if (found === null) {
+    place.append(h("p", { class: "bad", role: "alert" }, "What serves this page has nothing under this name."));
+    return;
+  }
+  place.append(table(found.records), consistency(found.records));
+  const claim = told(view, scope, name, found.records);
+  if (view.source.about.kind === "static") return;
   const load = async (token: string): Promise<void> => {
-    const records = await view.source.records(scope, name, token);
+    const records = await view.source.unsignedHistory(scope, name, token);
     place.replaceChildren(table(records), consistency(records));
+    claim.remove();
     told(view, scope, name, records);
   };
-  if (view.source.about.kind === "static") return load("");
   place.append(tokenForm(load));
 }
 
@@ -54,7 +61,7 @@ function tokenForm(load: (token: string) => Promise<void>): HTMLElement {
     h(
       "p",
       {},
-      "This name is not signed, and a gateway shows such names to operators only. The token is kept in this page’s memory alone, and sent to this gateway alone.",
+      "This name is not signed, and a gateway shows the history of such a name to its operator only, where it serves the administration. The token is kept in this page’s memory alone, and sent to this gateway alone.",
     ),
     h("label", { for: "token" }, "Operator’s token"),
     h("div", { class: "row" }, input, h("button", {}, "Show the history")),
@@ -62,9 +69,11 @@ function tokenForm(load: (token: string) => Promise<void>): HTMLElement {
   );
 }
 
-interface Signed extends SignedHistory {
+interface Signed {
   readonly scope: string;
   readonly name: string;
+  readonly note: string;
+  readonly records: readonly PublishedRecord[];
 }
 
 function showSigned(view: View, place: HTMLElement, signed: Signed): void {

@@ -4,13 +4,13 @@ import { concat, toHex, varint } from "../src/bytes.ts";
 import { Cid, identityPayload, verifyPayload } from "../src/cid.ts";
 import { fromBase64 } from "../src/multibase.ts";
 import { MAX_PAGE, PagedTree } from "../src/pages.ts";
-import type { PublishedRecord } from "../src/publications.ts";
+import { isUnsigned, type PublishedRecord } from "../src/publications.ts";
 import type { WindowOptions } from "../src/verify.ts";
 import { visible } from "./dom.ts";
 
-/** The history of a name whose operator signs it: all revisions, and a signed note for them. Nothing in it is verified. */
-export interface SignedHistory {
-  readonly note: string;
+/** What a source has of a name: all revisions with a signed note for them, or the newest one without. Not verified. */
+export interface PublishedHistory {
+  readonly note: string | null;
   readonly records: readonly PublishedRecord[];
 }
 
@@ -31,12 +31,12 @@ export interface Source {
   proveRange(root: string, start: number, end: number): Promise<Uint8Array>;
   proveScan(root: string, options: WindowOptions): Promise<Uint8Array>;
   proveDiff(a: string, b: string, options: WindowOptions): Promise<{ a: Uint8Array; b: Uint8Array }>;
-  /** The newest record of a name, or all of its records if the source has its history. */
-  records(scope: string, name: string, token: string): Promise<PublishedRecord[]>;
+  /** The history of a name that is not signed, which a gateway shows to its operator. */
+  unsignedHistory(scope: string, name: string, token: string): Promise<PublishedRecord[]>;
+  /** What everybody may read of a name, or null if nothing is published under it. */
+  published(scope: string, name: string): Promise<PublishedHistory | null>;
   /** The newest records of all names of a scope, which only a gateway lists. */
   namesOf(scope: string, token: string): Promise<PublishedRecord[]>;
-  /** The history of a name with its signed checkpoint, or null if the source has none. */
-  signedHistory(scope: string, name: string): Promise<SignedHistory | null>;
 }
 
 const MAX_RESPONSE_BYTES = 80 * 2 ** 20;
@@ -108,8 +108,12 @@ type Any = any;
 
 async function fetchJson(url: string, limit: number, init?: RequestInit): Promise<{ status: number; json: Any }> {
   const { status, body } = await fetchBytes(url, limit, init);
+  return { status, json: parseJson(status, body) };
+}
+
+function parseJson(status: number, body: Uint8Array): Any {
   try {
-    return { status, json: JSON.parse(new TextDecoder().decode(body)) };
+    return JSON.parse(new TextDecoder().decode(body));
   } catch {
     throw new SourceError(status, "the response is not JSON");
   }
@@ -177,7 +181,7 @@ class GatewaySource implements Source {
     return { a: unbase64(proofs?.a), b: unbase64(proofs?.b) };
   }
 
-  async records(scope: string, name: string, token: string): Promise<PublishedRecord[]> {
+  async unsignedHistory(scope: string, name: string, token: string): Promise<PublishedRecord[]> {
     const url = `${recordUrl(scope, name)}/history`;
     const init = { headers: { authorization: `Bearer ${token}` } };
     const { status, json } = await fetchJson(url, MAX_RESPONSE_BYTES, init);
@@ -202,11 +206,12 @@ class GatewaySource implements Source {
     return records;
   }
 
-  async signedHistory(scope: string, name: string): Promise<SignedHistory | null> {
+  async published(scope: string, name: string): Promise<PublishedHistory | null> {
     const url = `v1/publications/${encodeURIComponent(scope)}/${encodeURIComponent(name)}`;
     const { status, json } = await fetchJson(url, MAX_RESPONSE_BYTES);
     if (status === 404) return null;
     if (status !== 200) throw refusal(status, json);
+    if (isUnsigned(json)) return { note: null, records: [parseRecord(json.record)] };
     const records: PublishedRecord[] = [];
     for (let next: string | null = "0"; next !== null; ) {
       const page: Any = await this.#ask(`${url}/entries?after=${next}`);
@@ -286,18 +291,19 @@ class StaticSource implements Source {
     return (await this.#tree(a)).proveDiff(await this.#tree(b), options);
   }
 
-  async records(scope: string, name: string): Promise<PublishedRecord[]> {
-    const { status, json } = await fetchJson(recordUrl(scope, name), MAX_RECORD_BYTES);
-    if (status !== 200) throw new SourceError(status, "the name is not among these files");
-    return [parseRecord(json)];
+  async unsignedHistory(): Promise<PublishedRecord[]> {
+    throw new SourceError(404, "a static tree has no histories");
   }
 
   async namesOf(): Promise<never> {
     throw new SourceError(404, "files cannot list names");
   }
 
-  async signedHistory(): Promise<null> {
-    return null;
+  async published(scope: string, name: string): Promise<PublishedHistory | null> {
+    const { status, body } = await fetchBytes(recordUrl(scope, name), MAX_RECORD_BYTES);
+    if (status === 404) return null;
+    if (status !== 200) throw new SourceError(status, "the record of the name cannot be read");
+    return { note: null, records: [parseRecord(parseJson(status, body))] };
   }
 }
 

@@ -22,7 +22,7 @@ export interface PublishedRecord {
   readonly frozen_at?: string;
 }
 
-/** The answer of `GET /v1/publications/{scope}/{name}`. */
+/** The answer of `GET /v1/publications/{scope}/{name}` for a name that is signed; else `UnsignedPublication`. */
 export interface PublicationProof {
   readonly record: PublishedRecord;
   readonly inclusion: readonly string[];
@@ -30,6 +30,17 @@ export interface PublicationProof {
   readonly freeze?: readonly string[];
   /** A signed note. */
   readonly checkpoint?: string;
+}
+
+/** The answer for a name that is not signed: what the gateway says, which nothing proves. */
+export interface UnsignedPublication {
+  readonly record: PublishedRecord;
+  readonly status: "unsigned";
+}
+
+/** Whether an answer is for a name that is not signed. Where a signature is expected, that is a failure. */
+export function isUnsigned(answer: PublicationProof | UnsignedPublication): answer is UnsignedPublication {
+  return (answer as { status?: unknown } | null)?.status === "unsigned";
 }
 
 const MAX_PROOF = 63;
@@ -122,15 +133,17 @@ function checkName(record: PublishedRecord, scope: string, name: string): void {
  * @param options.before The checkpoint that was verified last; without it, nothing is known of the past.
  * @param options.revision The revision that was asked for; without it, the newest one of the tree.
  * @returns The record, which is proven.
- * @throws ProofError if the tree of the checkpoint does not have it, or does not continue the one before.
+ * @throws ProofError if the answer is unsigned, or the tree of the checkpoint does not have the record, or does not
+ *   continue the one before.
  */
 export function verifyPublication(
   scope: string,
   name: string,
-  answer: PublicationProof,
+  answer: PublicationProof | UnsignedPublication,
   checkpoint: Checkpoint,
   options: { readonly before?: Checkpoint; readonly revision?: number } = {},
 ): PublishedRecord {
+  if (isUnsigned(answer)) refuse(`${scope}/${name} is not signed`);
   const { record, freeze } = answer;
   const { before } = options;
   const revision = options.revision ?? null;

@@ -6,10 +6,12 @@ import { toHex } from "../src/bytes.ts";
 import { InvalidInput, ProofError } from "../src/index.ts";
 import { leafHash, rootOf } from "../src/log/tree.ts";
 import {
+  isUnsigned,
   Policy,
   parseNote,
   publicationEntry,
   readCheckpoint,
+  type UnsignedPublication,
   VerifierKey,
   verifyHistory,
   verifyPublication,
@@ -130,6 +132,14 @@ test("only a revision that was asked for may be older than the newest", () => {
     verifyPublication("docs", "main", old.answer, checkpoint, { revision } as { revision?: number });
   assert.equal(ask(old.answer.record.revision), old.answer.record);
   for (const revision of [undefined, null, 0]) assert.throws(() => ask(revision), ProofError, String(revision));
+});
+
+test("an answer that is not signed is refused where a signature is expected", () => {
+  const { policy, answer } = of("proof")[0];
+  const checkpoint = new Policy(policy).verify(parseNote(answer.checkpoint));
+  const unsigned: UnsignedPublication = { record: answer.record, status: "unsigned" };
+  assert(isUnsigned(unsigned) && !isUnsigned(answer));
+  assert.throws(() => verifyPublication("docs", "main", unsigned, checkpoint), /docs\/main is not signed/);
 });
 
 /** The newest proof without a freeze, and the records of its tree. */

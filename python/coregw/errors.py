@@ -41,10 +41,12 @@ class CoregwError(Exception):
         code: A key of `ERROR_CODES`, such as ``"invalid_cid"``, or ``"invalid_proof"`` for a `ProofError`.
         details: The error's ``details`` member as JSON text (UTF-8), or None.
         gateway: In a client, the address of the gateway whose answer, or silence, it is about; otherwise None.
+        path: In a client, the path of the request that was answered with this error; otherwise None.
     """
 
     default_code = "internal"
     gateway: str | None = None
+    path: str | None = None
 
     def __init__(self, message: str, *, code: str | None = None, details: bytes | None = None) -> None:
         super().__init__(message)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import click
@@ -11,7 +13,7 @@ from click import Context
 from click.testing import Result
 
 import serving
-from coregw import List, Map, payload_cid
+from coregw import Client, List, Map, payload_cid
 from coregw.cli import cli
 from coregw.cli.framework import described
 from coregw.client.files import reported_as
@@ -27,10 +29,57 @@ def test_a_missing_token_is_named_for_what_it_is_needed_for(run: Run, tmp_path: 
     with serving.process(tmp_path / "data", {"GATEWAY_WRITE_TOKEN": "writers"}) as process:
         written = run("add", tmp_path / "file", gateway=process.url)
         assert (written.exit_code, written.stdout) == (1, "")
-        assert "for other writes in COREGW_BEARER_TOKEN" in written.stderr
+        assert "give the gateway's GATEWAY_WRITE_TOKEN in COREGW_BEARER_TOKEN" in written.stderr
         published = run("publish", "docs/main", CID, gateway=process.url)
         assert published.exit_code == 1
-        assert "names are published only where GATEWAY_ADMIN_TOKEN is set" in published.stderr
+        assert "it exists only where GATEWAY_ADMIN_TOKEN is set" in published.stderr
+
+
+def test_names_are_published_at_the_management_address_and_read_by_everybody(run: Run, tmp_path: Path) -> None:
+    with (
+        serving.process(tmp_path / "data", serving.ADMIN, management_address="127.0.0.1:0") as process,
+        serving.control(tmp_path / "data") as control,
+    ):
+        management = control.get("/admin/v1/maintenance/status").json()["addresses"][0]
+        with Client(process.url) as client:
+            root = client.create_root({"file": client.put_payload(b"content")})
+        token = ("--token", serving.ADMIN_TOKEN)
+        refused = run("publish", "docs/main", root, *token, gateway=process.url)
+        assert refused.exit_code == 1
+        assert "give the address that serves /admin: the gateway's COREGW_MANAGEMENT_ADDRESS" in refused.stderr
+        untold = run("publish", "docs/main", root, gateway=management)
+        assert "give the gateway's GATEWAY_ADMIN_TOKEN in COREGW_ADMIN_TOKEN (--token)" in untold.stderr
+        assert run("publish", "docs/main", root, *token, gateway=management).exit_code == 0
+        for number, (url, given) in enumerate(product((process.url, management), ((), token))):
+            followed = run("root", "trust", f"docs{number}", "--follow", "docs/main", *given, gateway=url)
+            assert (followed.exit_code, followed.stdout) == (0, f"{root}\n"), followed.stderr
+        misled = run("cat", root, "file", gateway=management)
+        assert "give the address for clients: a management address serves no data" in misled.stderr
+        assert "a management address serves no data" in run("doctor", gateway=management).stdout
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_proxy_that_hides_the_administration_is_a_possible_reason(
+    run: Run, gateway: str, root: str, status: int
+) -> None:
+    def hide(reply: Reply) -> Reply:
+        return replace(reply, status=status, body=b"<html>") if reply.path.startswith("/admin/") else reply
+
+    with lying_gateway(hide, gateway) as url:
+        refused = run("publish", "docs/main", root, gateway=url)
+    assert "earlier version" not in refused.stderr
+    expected = "a proxy may hide /admin" if status == 404 else "if it is a proxy, --header"
+    assert expected in refused.stderr
+
+
+def test_a_full_store_is_not_blamed_on_the_connection(run: Run, gateway: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    full = b'{"error": "storage_full", "message": "no room"}'
+    with lying_gateway(lambda reply: replace(reply, status=507, body=full), gateway) as url:
+        refused = run("add", tmp_path / "file", gateway=url)
+    assert refused.exit_code == 1
+    assert "no room (storage_full)" in refused.stderr
+    assert "connection" not in refused.stderr
 
 
 @pytest.mark.parametrize(

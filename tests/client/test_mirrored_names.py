@@ -9,6 +9,8 @@ import pytest
 
 import serving
 from coregw.client import Client, ClientSettings
+from coregw.client.operations.publication import published
+from coregw.client.operations.record import publish
 from coregw.errors import (
     Conflict,
     RecordNotFound,
@@ -23,15 +25,16 @@ def test_a_published_name_is_copied_and_published(tmp_path: Path) -> None:
     with ExitStack() as stack:
         urls = [stack.enter_context(serving.thread(None, data=tmp_path / name, is_administered=True)) for name in "ab"]
         a, b = (stack.enter_context(Client(url, SETTINGS)) for url in urls)
-        from coregw.client.operations.record import publish, published
-
         first = a.create_root({"a": a.put_payload(b"1")})
         second = a.create_root({"a": a.put_payload(b"2")})
         with pytest.raises(RecordNotFound):
             a.mirror_published("docs", "main", b, token=token)
         a._run(publish(SETTINGS, "docs", "main", first, token, 0))
         with pytest.raises(Unauthorized):
-            a.mirror_published("docs", "main", b)
+            a.mirror_published("docs", "main", b, token="wrong")
+        with pytest.raises(Unauthorized):
+            a.mirror_published("docs", "main", b, destination_token="wrong")
+        assert a.mirror_published("docs", "main", b).record.root == first  # everybody may read the name
         done = a.mirror_published("docs", "main", b, token=token, destination_token=token)
         assert done.published is not None
         assert (done.published.root, done.published.revision, done.mirrored.base) == (first, 1, None)

@@ -16,6 +16,7 @@ from coregw._core import Cid
 from coregw.engine.publications import Publications, RecordTable
 from coregw.engine.publications.records import Record, encode_record, record_key, revision_key
 from coregw.errors import Conflict, InvalidInput, RecordNotFound, RootNotFound, StoreDamaged
+from coregw.messages.publication import UnsignedPublication
 from coregw.store import Store, Table
 from coregw.tlog.checkpoint import Checkpoint, parse_hash
 from coregw.tlog.proof import verify_publication
@@ -454,14 +455,17 @@ async def test_a_signed_checkpoint_is_kept_if_it_is_of_this_log_and_no_older(
         await records.publish("docs", "main", CIDS[0], None, NOW)
     heads = [await publications.prove("docs", "main", 0, None, size) for size in (1, 2, 3)]
     notes = [f"o/docs/main\n{each.size}\n{each.root_hash}\n\n— o/docs/main AAAAAAAA\n" for each in heads]
-    with pytest.raises(RecordNotFound, match="no signed checkpoint"):
-        await publications.signed("docs", "main")
+    unsigned = UnsignedPublication(record=await publications.get("docs", "main"), status="unsigned")
+    assert await publications.public("docs", "main") == await publications.public("docs", "main", 1, 3) == unsigned
+    for not_public in (publications.public("docs", "main", 0, 2), publications.entries("docs", "main", 0, 9)):
+        with pytest.raises(RecordNotFound, match="no signed checkpoint"):
+            await not_public
     assert (await publications.sign("docs", "main", notes[1])).checkpoint == notes[1]
     assert [each.revision for each in (await publications.entries("docs", "main", 0, 9))[0]] == [1, 2]
-    assert (await publications.signed("docs", "main")).record.revision == 2
-    assert (await publications.signed("docs", "main", 1, 1)).record.revision == 1
+    assert (await publications.public("docs", "main")).record.revision == 2
+    assert (await publications.public("docs", "main", 1, 1)).record.revision == 1
     with pytest.raises(RecordNotFound):
-        await publications.signed("docs", "main", 0, 3)
+        await publications.public("docs", "main", 0, 3)
     for bad in (notes[0], notes[2].replace("\n3\n", "\n2\n"), notes[2].replace("\n3\n", "\n4\n")):
         with pytest.raises(Conflict) as refused:
             await publications.sign("docs", "main", bad)
@@ -470,7 +474,7 @@ async def test_a_signed_checkpoint_is_kept_if_it_is_of_this_log_and_no_older(
         with pytest.raises(InvalidInput):
             await publications.sign("docs", "main", malformed)
     await publications.sign("docs", "main", notes[2])
-    assert (await publications.signed("docs", "main")).record.revision == 3
+    assert (await publications.public("docs", "main")).record.revision == 3
     await records.freeze("docs", "main", LATER)
-    assert not (await publications.signed("docs", "main")).record.frozen  # not signed yet
+    assert not (await publications.public("docs", "main")).record.frozen  # not signed yet
     assert [each.frozen for each in (await publications.entries("docs", "main", 2, 9))[0]] == [False]

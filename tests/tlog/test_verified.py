@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from click.testing import CliRunner, Result
 
-from coregw import AsyncClient, Client, InvalidInput, Map, ProofError, RecordNotFound, TrustStore, Unauthorized
+from coregw import AsyncClient, Client, InvalidInput, Map, ProofError, TrustStore, Unauthorized
 from coregw.cli import cli
 from coregw.client.signing import sign_published
 from coregw.tlog.note import Note, Signer, load_private_key, new_private_key
@@ -26,8 +26,7 @@ def test_publications_are_verified_by_their_signed_log(
 ) -> None:
     with gateway() as url:
         first, second = publish(url, "a", "b")
-        with pytest.raises(RecordNotFound):  # what is not signed is not public
-            verified(url, policy, reader)
+        assert refused(url, policy, reader) == "unsigned"
         assert sign(url, signer, operator).size == 2
         assert verified(url, policy, reader) == (2, second)
         assert verified(url, policy, reader, 1) == (1, first)
@@ -105,8 +104,7 @@ def test_an_operator_signs_no_fork_and_no_rollback(
             with pytest.raises(ProofError) as error:
                 sign(url, signer, operator)
             assert error.value.check == check
-            with pytest.raises(RecordNotFound):
-                verified(url, policy, reader)
+            assert refused(url, policy, reader) == "unsigned"
 
 
 def test_a_new_machine_continues_what_the_key_has_signed(
@@ -164,6 +162,11 @@ def without(name: str) -> Lie:
         changed("checkpoint", f"{ORIGIN}\n0\nx\n\n— a AAAAAAAA\n"),
         changed("checkpoint", "x" * 70_000),
         without("checkpoint"),
+        changed("checkpoint", None),
+        lambda reply: reply.with_body(json.dumps(json.loads(reply.body) | {"status": "unsigned"}).encode()),
+        lambda reply: reply.with_body(
+            json.dumps({"record": json.loads(reply.body)["record"], "status": "unsigned"}).encode()
+        ),
         without("inclusion"),
         lambda reply: reply.with_body(b"x" * 300_000),
     ],

@@ -95,17 +95,18 @@ _EPILOG = (
 )
 
 
-_NEXT_STEPS = {
-    "root_not_found": "send it there with coregw add, import or mirror, or ask another gateway (--gateway)",
-    "route_not_found": "it may run an earlier version; names are published only where GATEWAY_ADMIN_TOKEN is set",
-    "unauthorized": "give the token that the gateway was started with: for names in COREGW_ADMIN_TOKEN (--token), "
-    "for other writes in COREGW_BEARER_TOKEN",
+_CHECK_STEPS = {
+    "rollback": "to go back on purpose: coregw root accept --force",
+    "unsigned": "its operator signs it with coregw sign",
 }
-"""What a person can do about an error of a gateway, by its code."""
+"""What a person can do about an answer that is not proven, by the check that failed."""
 
 
-_ROLLBACK = "to go back on purpose: coregw root accept --force"
-"""What a person can do about a rollback that is none."""
+_NAME_TOKENS = {"mirror": "COREGW_FROM_TOKEN or COREGW_TO_TOKEN", "heal": "COREGW_SOURCE_TOKEN"}
+"""Where commands take the token of the administration from; others from COREGW_ADMIN_TOKEN."""
+
+_ADMINISTRATION = "/admin/"
+"""How the paths of the administration begin, which has addresses and a token of its own."""
 
 
 class _Commands(CommandGroup):
@@ -162,14 +163,46 @@ class _Commands(CommandGroup):
 def _next_step(error: CoregwError, ctx: click.Context) -> str:
     """Return what a person can do about an error, as the end of its line."""
     if isinstance(error, ProofError):
-        return f"; {_ROLLBACK}" if error.check == "rollback" else ""
-    if error.gateway is None:
+        step = _CHECK_STEPS.get(error.check, "")
+    elif error.gateway is None:
         return ""
-    if isinstance(error, Unavailable):
-        continued = f"; {ctx.meta[CONTINUED_BY]}" if CONTINUED_BY in ctx.meta else ""
-        return f"{continued}; coregw doctor says what is wrong with the connection"
-    step = _NEXT_STEPS.get(error.code)
+    elif isinstance(error, Unavailable):
+        is_silent = error.path is None
+        doctor = "coregw doctor says what is wrong with the connection" if is_silent else ""
+        step = "; ".join(filter(None, (ctx.meta.get(CONTINUED_BY), doctor)))
+    else:
+        step = _step_after(error, error.gateway, ctx.invoked_subcommand or "")
     return f"; {step}" if step else ""
+
+
+def _step_after(error: CoregwError, gateway: str, command: str) -> str:
+    """Return what a person can do about an error that a gateway, or a proxy before it, has answered with."""
+    from coregw.client.exchange.answers import NO_DOCUMENT  # loaded with the client that has raised the error
+
+    is_administration = (error.path or "").startswith(_ADMINISTRATION)
+    match error.code:
+        case "root_not_found" if gateway.startswith("static+"):
+            return "coregw export ROOT --static adds it to the tree"
+        case "root_not_found":
+            option = "--from" if command == "mirror" else "--gateway"
+            return f"send it there with coregw add, import or mirror, or ask another gateway ({option})"
+        case "route_not_found" if is_administration:
+            return (
+                "give the address that serves /admin: the gateway's COREGW_MANAGEMENT_ADDRESS if it has one, or its "
+                "own (a proxy may hide /admin, and it exists only where GATEWAY_ADMIN_TOKEN is set)"
+            )
+        case "route_not_found":
+            return "give the address for clients: a management address serves no data"
+        case "unauthorized" if NO_DOCUMENT in error.message:
+            return "if it is a proxy, --header, --netrc or --proxy give its credentials"
+        case "unauthorized" if is_administration:
+            variable = _NAME_TOKENS.get(command, "COREGW_ADMIN_TOKEN (--token)")
+            return f"give the gateway's GATEWAY_ADMIN_TOKEN in {variable}"
+        case "unauthorized":
+            variable = "COREGW_TO_BEARER_TOKEN" if command == "mirror" else "COREGW_BEARER_TOKEN"
+            return f"give the gateway's GATEWAY_WRITE_TOKEN in {variable}"
+        case _:
+            return ""
 
 
 def _fail(message: str, code: int) -> NoReturn:

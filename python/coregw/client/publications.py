@@ -97,11 +97,11 @@ class Publications(_Common):
         self._run = run
 
     def get(self, scope: str, name: str, *, token: str | None = None, force: bool = False) -> PublishedRecord:
-        """Return the newest revision of a name; see `operations.record.published`.
+        """Return the newest revision of a name; see `operations.publication.published`.
 
         With `force`, a rollback or fork is returned, too, and is what the trust store knows from then on.
         """
-        return self._observed(self._run(record.published(self._settings, scope, name, token)), force)
+        return self._observed(self._run(publication.published(self._settings, scope, name, token)), force)
 
     def verified(
         self, scope: str, name: str, policy: Policy, *, revision: int | None = None, force: bool = False
@@ -148,7 +148,7 @@ class AsyncPublications(_Common):
 
     async def get(self, scope: str, name: str, *, token: str | None = None, force: bool = False) -> PublishedRecord:
         """As `Publications.get`."""
-        return await self._noted(record.published(self._settings, scope, name, token), force)
+        return await self._noted(publication.published(self._settings, scope, name, token), force)
 
     async def verified(
         self, scope: str, name: str, policy: Policy, *, revision: int | None = None, force: bool = False

@@ -9,7 +9,7 @@ from coregw.client.operations import publication
 from coregw.client.operations.publication import VerifiedPublication
 from coregw.client.settings import ClientSettings
 from coregw.client.sync import Client
-from coregw.errors import Conflict, CoregwError, InvalidInput, ProofError, RecordNotFound
+from coregw.errors import Conflict, CoregwError, InvalidInput, ProofError
 from coregw.tlog.checkpoint import Checkpoint, parse_size
 from coregw.tlog.note import Note, Signature, Signer
 from coregw.tlog.policy import Policy, Witness
@@ -84,10 +84,8 @@ def _own_checkpoint(client: Client, scope: str, name: str, signer: Signer) -> st
     own = Policy((signer.key,), {}, {}, "none")
     try:
         return client.run(publication.verified(client.settings, scope, name, own, None)).note
-    except RecordNotFound:
-        return None
     except ProofError as error:
-        if error.check != "signature":
+        if error.check not in {"signature", "unsigned"}:
             raise
         return None
 

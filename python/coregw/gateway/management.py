@@ -1,4 +1,4 @@
-"""The management server: health, metrics, administration and maintenance, beside the address for clients.
+"""The management server: health, metrics, names, administration and maintenance, beside the address for clients.
 
 The process that owns the store runs it: the only process, or the one that starts the workers. It listens on the control
 socket (`coregw.gateway.control`), where all requests need the token in the data directory, and on
@@ -35,7 +35,7 @@ from coregw.gateway.logs import AccessLog
 from coregw.gateway.maintenance import backup, flush, fsck, gc, heal, status
 from coregw.gateway.maintenance.context import Management
 from coregw.gateway.metrics.process import engine_source
-from coregw.gateway.routes import health, metrics, openapi
+from coregw.gateway.routes import health, metrics, openapi, publications
 from coregw.gateway.routes.admin import admin_router
 from coregw.gateway.settings import MIB, Settings
 from coregw.gateway.tokens import AccessToken
@@ -107,15 +107,15 @@ async def serve_management(
 
 
 def create_management_app(management: Management, token: AccessToken | None, *, is_private: bool = False) -> ASGIApp:
-    """Return the application of one address: without a token it has health and metrics only.
+    """Return the application of one address: without a token it has health, metrics and public names only.
 
-    A private one needs the token for all that it has.
+    Who signs a name reads its public log at the same address. A private one needs the token for all that it has.
     """
     handlers = [handler for group in _GROUPS for handler in group.handlers]
     restricted = [admin_router(), Router("/admin/v1/maintenance", route_handlers=handlers)]
     litestar = Litestar(
         route_handlers=[
-            *(handler for group in (health, metrics, openapi) for handler in group.handlers),
+            *(handler for group in (health, metrics, openapi, publications) for handler in group.handlers),
             *(restricted if token is not None else []),
         ],
         exception_handlers={Exception: handle_exception, HTTPException: handle_exception},

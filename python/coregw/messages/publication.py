@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
 from coregw.messages.common import MAX_INTEGER, Message
 from coregw.messages.record import PublishedRecord
 
-__all__ = ["MAX_CHECKPOINT_CHARACTERS", "PublicationProof", "SignedCheckpoint"]
+__all__ = ["MAX_CHECKPOINT_CHARACTERS", "PublicationProof", "SignedCheckpoint", "UnsignedPublication"]
 
 MAX_CHECKPOINT_CHARACTERS = 256 << 10
 """The longest signed checkpoint."""
@@ -39,3 +39,13 @@ class PublicationProof(Message, frozen=True, kw_only=True):
     consistency: _Hashes
     freeze: _Hashes | UnsetType = UNSET
     checkpoint: Annotated[str, Meta(max_length=MAX_CHECKPOINT_CHARACTERS)] | UnsetType = UNSET
+
+
+class UnsignedPublication(Message, frozen=True, kw_only=True):
+    """The newest revision of a published name of whose log no checkpoint is signed: nothing proves it.
+
+    `status` tells it from a proof.
+    """
+
+    record: PublishedRecord
+    status: Literal["unsigned"]

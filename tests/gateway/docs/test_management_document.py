@@ -88,6 +88,8 @@ def test_a_gateway_without_a_token_describes_what_tcp_has(tmp_path: Path) -> Non
             "/readyz",
             "/metrics",
             "/openapi.json",
+            "/v1/publications/{scope}/{name}",
+            "/v1/publications/{scope}/{name}/entries",
         }
 
 

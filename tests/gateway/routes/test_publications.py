@@ -23,8 +23,7 @@ def test_the_log_of_a_name_is_read_by_everybody_once_it_is_signed(
     public = f"/v1/publications/{scope.path.split('/')[4]}/n"
     for root in roots:
         scope.publish("n", root)
-    for path in (public, f"{public}/entries"):
-        expect_refusal(client.get(path), 404, "record_not_found")
+    expect_refusal(client.get(f"{public}/entries"), 404, "record_not_found")
     proof = client.get(f"{scope.path}/n/proof?old=1&size=2", headers=AUTHORIZATION).json()
     assert (proof["size"], proof["record"]["root"], len(proof["inclusion"])) == (2, roots[1], 1)
     signed = client.post(f"{scope.path}/n/checkpoint", json=note_of(proof), headers=AUTHORIZATION)
@@ -42,6 +41,21 @@ def test_the_log_of_a_name_is_read_by_everybody_once_it_is_signed(
     for bad in ("?after=-1", "?limit=0", "?limit=1001"):
         expect_refusal(client.get(f"{public}/entries{bad}"), 400, "invalid_request")
     expect_refusal(client.get("/v1/publications/a%20b/n"), 400, "invalid_request")
+
+
+def test_everybody_reads_the_newest_record_of_a_name_that_is_not_signed(
+    client: httpx2.Client, scope: Scope, roots: list[str], expect_refusal: Refusal
+) -> None:
+    public = f"/v1/publications/{scope.path.split('/')[4]}/n"
+    expect_refusal(client.get(public), 404, "record_not_found")
+    for root in roots[:2]:
+        record = scope.publish("n", root).json()
+    found = client.get(public)
+    assert found.json() == {"record": record, "status": "unsigned"}
+    assert found.headers["cache-control"] == "no-store"
+    assert client.get(f"{public}?old=1&revision=2").json() == found.json()
+    for revision in (1, 3):  # its history is the operator's
+        expect_refusal(client.get(f"{public}?revision={revision}"), 404, "record_not_found")
 
 
 def test_a_checkpoint_of_another_tree_is_refused(

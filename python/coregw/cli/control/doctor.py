@@ -22,6 +22,8 @@ __all__ = ["command"]
 
 _STEPS = {
     "Connection refused": "start one with coregw serve, or give the address of another with --gateway",
+    "no route has the path": "give the address for clients with --gateway: a management address serves no data",
+    "resolve proxy": "check the name in --proxy, COREGW_PROXY or https_proxy",
     "resolve host": "check the name in --gateway or COREGW_GATEWAY",
     "wrong version number": "it speaks no TLS at this port: try http:// instead of https://",
     "certificate": "if its authority is your own, give that with --ca-cert",

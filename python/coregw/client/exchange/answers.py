@@ -12,7 +12,10 @@ from coregw.errors import ERROR_CODES, CoregwError, ProofError, StorageFull, Una
 from coregw.text import printable
 from coregw.undecodable import UNDECODABLE
 
-__all__ = ["decode", "error_from", "is_retryable", "unproven"]
+__all__ = ["NO_DOCUMENT", "decode", "error_from", "is_retryable", "unproven"]
+
+NO_DOCUMENT: Final = "without an error document"
+"""In the message of every error that is no gateway's answer, but perhaps that of a proxy."""
 
 _MAX_NUMBER_BYTES: Final = 20
 """Longest body that is a number: the size of a log, as witnesses answer it."""
@@ -56,13 +59,13 @@ def error_from(call: Call, status: int, body: bytes) -> CoregwError:
         problem = msgspec.json.decode(body, type=_ErrorBody)
     except UNDECODABLE:
         number = body.strip() if len(body) <= _MAX_NUMBER_BYTES and body.strip().isdigit() else None
-        why = f"the gateway answered {status} without an error document: it may be another server, or a proxy"
-        return _exception(f"{call.what}: {why}", fallback, number)
+        why = f"the gateway answered {status} {NO_DOCUMENT}: it may be another server, or a proxy"
+        return _exception(call, why, fallback, number)
     code = problem.error if problem.error in ERROR_CODES else fallback
     if code == "path_not_found" and not call.may_be_absent:
         return unproven(call.what)
     details = bytes(problem.details) if problem.details else None
-    return _exception(f"{call.what}: {printable(problem.message)} ({code})", code, details)
+    return _exception(call, f"{printable(problem.message)} ({code})", code, details)
 
 
 def unproven(what: str) -> ProofError:
@@ -70,8 +73,10 @@ def unproven(what: str) -> ProofError:
     return ProofError(f"{what}: an absence without a proof", check="absence")
 
 
-def _exception(message: str, code: str, details: bytes | None) -> CoregwError:
-    return ERROR_CODES[code].exception(message, code=code, details=details)
+def _exception(call: Call, why: str, code: str, details: bytes | None) -> CoregwError:
+    error = ERROR_CODES[code].exception(f"{call.what}: {why}", code=code, details=details)
+    error.path = call.path
+    return error
 
 
 def is_retryable(error: BaseException) -> bool:

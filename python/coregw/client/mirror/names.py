@@ -9,7 +9,8 @@ import anyio.to_thread
 
 from coregw.client.mirror.copy import Mirrored, mirror
 from coregw.client.mirror.side import Side
-from coregw.client.operations.record import publish, published
+from coregw.client.operations.publication import published
+from coregw.client.operations.record import publish
 from coregw.errors import Conflict, RecordNotFound
 from coregw.messages.record import PublishedRecord
 

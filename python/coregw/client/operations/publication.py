@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct, UnsetType
 
 from coregw.client.exchange.answers import decode
 from coregw.client.exchange.call import Answer, Call
-from coregw.client.operations.record import check_name
+from coregw.client.operations.record import check_name, newest, require_name
 from coregw.client.operations.steps import Steps
 from coregw.client.query import encode
 from coregw.client.settings import ClientSettings
-from coregw.errors import InvalidInput, ProofError
-from coregw.messages.publication import PublicationProof, SignedCheckpoint
+from coregw.errors import InvalidInput, NotFound, ProofError
+from coregw.messages.publication import PublicationProof, SignedCheckpoint, UnsignedPublication
 from coregw.messages.record import PublishedRecord
 from coregw.tlog.checkpoint import Checkpoint
 from coregw.tlog.note import MAX_NOTE_BYTES, Note, Signature, parse_signatures
@@ -21,7 +21,16 @@ from coregw.tlog.policy import Policy
 from coregw.tlog.proof import verify_publication
 from coregw.tlog.tree import EMPTY_ROOT
 
-__all__ = ["VerifiedPublication", "add_checkpoint", "consistency", "head_of_log", "put_checkpoint", "verified"]
+__all__ = [
+    "VerifiedPublication",
+    "add_checkpoint",
+    "consistency",
+    "decode_publication",
+    "head_of_log",
+    "published",
+    "put_checkpoint",
+    "verified",
+]
 
 _MAX_ANSWER_BYTES: Final = 1 << 20
 
@@ -55,10 +64,10 @@ def verified(
 
     Raises:
         InvalidInput: `scope` or `name` is malformed, or `revision` is less than 1.
-        RecordNotFound: Nothing is published and signed under the name, as the gateway says.
-        ProofError: The checkpoint does not meet the policy (check ``signature`` or ``witnesses``), is older than the
-            one before (``rollback``) or contradicts it (``fork``; the details have both notes), or the revision is not
-            proven to be in it, or to be its newest one.
+        RecordNotFound: Nothing is published under the name, as the gateway says.
+        ProofError: The gateway has no checkpoint of the name (check ``unsigned``), or one that does not meet the policy
+            (``signature`` or ``witnesses``), is older than the one before (``rollback``) or contradicts it (``fork``;
+            the details have both notes), or the revision is not proven to be in it, or to be its newest one.
     """
     check_name(scope, name)
     if revision is not None and revision < 1:
@@ -67,10 +76,12 @@ def verified(
     params = {"old": str(known.size if known is not None else 0)}
     if revision is not None:
         params["revision"] = str(revision)
-    path, what = f"/v1/publications/{scope}/{name}", f"verify {scope}/{name}"
-    call = Call("GET", path, _MAX_ANSWER_BYTES, what, params=params)
+    what = f"verify {scope}/{name}"
+    call = Call("GET", _path(scope, name), _MAX_ANSWER_BYTES, what, params=params)
     answer: Answer = yield call
-    found = decode(call, answer, PublicationProof)
+    found = decode_publication(call, answer)
+    if isinstance(found, UnsignedPublication):
+        raise ProofError(f"{what}: the gateway has no signed checkpoint of it", check="unsigned")
     if found.checkpoint is UNSET:
         raise ProofError(f"{what}: the answer has no checkpoint", check="answer")
     try:
@@ -83,6 +94,53 @@ def verified(
         evidence = encode({"seen": before, "answer": found.checkpoint}) if error.check in {"fork", "rollback"} else None
         raise ProofError(f"{what}: {error.message}", check=error.check, details=evidence) from None
     return VerifiedPublication(record, head, note.encode())
+
+
+class _Marked(Struct):
+    """The member that tells an unsigned publication from a proof."""
+
+    status: str | UnsetType = UNSET
+
+
+def decode_publication(call: Call, answer: Answer) -> PublicationProof | UnsignedPublication:
+    """Return the answer to ``GET /v1/publications/{scope}/{name}``; nothing in it is verified.
+
+    Raises:
+        ProofError: It is neither of the two.
+    """
+    if decode(call, answer, _Marked).status is UNSET:
+        return decode(call, answer, PublicationProof)
+    return decode(call, answer, UnsignedPublication)
+
+
+def published(settings: ClientSettings, scope: str, name: str, token: str | None = None) -> Steps[PublishedRecord]:
+    """Return what is published under a name, as the gateway says: of a signed name, the newest revision that is signed.
+
+    With a token it is the newest revision in any case, as `coregw.client.operations.record.newest` returns it, unless
+    the address serves no administration.
+
+    Args:
+        settings: The client's settings.
+        scope: The scope of the name.
+        name: The name.
+        token: The bearer token of the gateway's administration routes.
+
+    Raises:
+        InvalidInput: `scope` or `name` is not 1 to 128 of the characters ``A-Z a-z 0-9 . _ -``.
+        RecordNotFound: Nothing is published under the name.
+        Unauthorized: The token is wrong.
+        ProofError: The answer is not the record of this name.
+    """
+    if token is not None:
+        try:
+            return (yield from newest(settings, scope, name, token))
+        except NotFound as error:  # the address, or a proxy, serves no administration
+            if error.code != "route_not_found":
+                raise
+    check_name(scope, name)
+    call = Call("GET", _path(scope, name), _MAX_ANSWER_BYTES, f"look up {scope}/{name}")
+    answer: Answer = yield call
+    return require_name(call, decode_publication(call, answer).record, scope, name)
 
 
 def head_of_log(
@@ -156,6 +214,10 @@ def put_checkpoint(settings: ClientSettings, scope: str, name: str, note: Note, 
     call = Call("POST", path, _MAX_ANSWER_BYTES, f"sign {scope}/{name}", content=content, token=token)
     answer: Answer = yield call
     decode(call, answer, PublicationProof)
+
+
+def _path(scope: str, name: str) -> str:
+    return f"/v1/publications/{scope}/{name}"
 
 
 def _proof(

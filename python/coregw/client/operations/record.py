@@ -17,7 +17,15 @@ from coregw.messages.record import PublishedRecord, PublishedRecords, PublishReq
 from coregw.text import printable
 from coregw.tlog.proof import record_roots
 
-__all__ = ["check_name", "freeze", "history_of_scope", "publish", "publish_next", "published"]
+__all__ = [
+    "check_name",
+    "freeze",
+    "history_of_scope",
+    "newest",
+    "publish",
+    "publish_next",
+    "require_name",
+]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _SCOPES: Final = "/admin/v1/scopes"
@@ -25,27 +33,26 @@ _SCOPES: Final = "/admin/v1/scopes"
 Page = TypeVar("Page", PublishedRecords, RecordHistory)
 
 
-def published(settings: ClientSettings, scope: str, name: str, token: str | None = None) -> Steps[PublishedRecord]:
-    """Return what is published under a name: for example, the root that is the current one for its publisher.
-
-    A static tree answers everybody, a gateway only on its management addresses or with a token.
+def newest(settings: ClientSettings, scope: str, name: str, token: str | None = None) -> Steps[PublishedRecord]:
+    """Return the newest revision of a name from the administration routes, whether it is signed or not.
 
     Args:
         settings: The client's settings.
         scope: The scope of the name.
         name: The name.
-        token: The bearer token of the gateway's administration routes.
+        token: The bearer token of the gateway's administration routes; None sends the client's own credentials.
 
     Raises:
         InvalidInput: `scope` or `name` is not 1 to 128 of the characters ``A-Z a-z 0-9 . _ -``.
         RecordNotFound: Nothing is published under the name.
+        Unauthorized: The token is wrong.
         ProofError: The answer is not the record of this name.
     """
     check_name(scope, name)
     path = f"{_SCOPES}/{scope}/roots/{name}"
     call = Call("GET", path, settings.max_result_bytes, f"look up {scope}/{name}", token=token)
     answer: Answer = yield call
-    return _record(call, answer, scope, name)
+    return require_name(call, decode(call, answer, PublishedRecord), scope, name)
 
 
 def publish(
@@ -66,7 +73,7 @@ def publish(
     path, what = f"{_SCOPES}/{scope}/roots", f"publish {text} as {scope}/{name}"
     call = Call("POST", path, settings.max_result_bytes, what, content=content, token=token)
     answer: Answer = yield call
-    record = _record(call, answer, scope, name)
+    record = require_name(call, decode(call, answer, PublishedRecord), scope, name)
     if record.root != text:
         raise ProofError(f"{what}: the gateway published {printable(record.root, 200)}", check="answer")
     return record
@@ -90,13 +97,13 @@ def publish_next(
         Conflict: Somebody else publishes under the name at the same time, or it is frozen. Otherwise as `publish`.
     """
     try:
-        before = (yield from published(settings, scope, name, token)).revision
+        before = (yield from newest(settings, scope, name, token)).revision
     except RecordNotFound:
         before = 0
     try:
         return (yield from publish(settings, scope, name, root, token, before))
     except Conflict:
-        after = yield from published(settings, scope, name, token)
+        after = yield from newest(settings, scope, name, token)
         if (after.revision, after.root) != (before + 1, Cid(root).text):
             raise
         return after
@@ -115,14 +122,14 @@ def freeze(settings: ClientSettings, scope: str, name: str, token: str | None = 
     path, what = f"{_SCOPES}/{scope}/roots/{name}/freeze", f"freeze {scope}/{name}"
     call = Call("POST", path, settings.max_result_bytes, what, token=token)
     answer: Answer = yield call
-    record = _record(call, answer, scope, name)
+    record = require_name(call, decode(call, answer, PublishedRecord), scope, name)
     if not record.frozen:
         raise ProofError(f"{what}: the gateway did not freeze it", check="answer")
     return record
 
 
-def _record(call: Call, answer: Answer, scope: str, name: str) -> PublishedRecord:
-    record = decode(call, answer, PublishedRecord)
+def require_name(call: Call, record: PublishedRecord, scope: str, name: str) -> PublishedRecord:
+    """Return the record of an answer. Raises `ProofError` if it is that of another name than the call asked for."""
     if (record.scope, record.name) != (scope, name):
         said = printable(f"{record.scope}/{record.name}", 300)
         raise ProofError(f"{call.what}: the answer is the record of {said}", check="answer")

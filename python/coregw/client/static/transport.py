@@ -51,6 +51,7 @@ _DIFF: Final = re.compile(r"/v1/roots/([a-z0-9]+)/diff/([a-z0-9]+)")
 _CAR: Final = re.compile(r"/v1/roots/([a-z0-9]+)/car")
 _PAYLOAD: Final = re.compile(r"/v1/cas/([a-z0-9]+)")
 _RECORD: Final = re.compile(r"/admin/v1/scopes/([A-Za-z0-9._-]{1,128})/roots/([A-Za-z0-9._-]{1,128})")
+_PUBLICATION: Final = re.compile(r"/v1/publications/([A-Za-z0-9._-]{1,128})/([A-Za-z0-9._-]{1,128})")
 _MAX_RECORD_BYTES: Final = 4096
 
 
@@ -146,12 +147,17 @@ class StaticTransport:
                 async for part in chunks:
                     yield part
         elif call.method == "GET" and (found := _RECORD.fullmatch(path)):
-            record = await self.upstream.get(path, _MAX_RECORD_BYTES)
-            if record is None:
-                raise RecordNotFound(f"no record {found[1]}/{found[2]} is published")
-            yield record
+            yield await self._record(*found.groups())
+        elif call.method == "GET" and (found := _PUBLICATION.fullmatch(path)):  # a static tree has no signed logs
+            yield b'{"record":' + await self._record(*found.groups()) + b',"status":"unsigned"}'
         else:
             raise InvalidInput(f"{self._address.shown} is a static tree, which is only read", code="read_only")
+
+    async def _record(self, scope: str, name: str) -> bytes:
+        record = await self.upstream.get(f"/admin/v1/scopes/{scope}/roots/{name}", _MAX_RECORD_BYTES)
+        if record is None:
+            raise RecordNotFound(f"no record {scope}/{name} is published")
+        return record
 
     async def _payload(self, cid: _core.Cid) -> AsyncIterator[bytes]:
         """Yield a payload. There is no lookup before, as a gateway makes it: it would be another request."""

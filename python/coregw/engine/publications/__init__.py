@@ -34,7 +34,7 @@ from coregw.engine.publications.records import (
     without_freeze,
 )
 from coregw.errors import Conflict, InvalidInput, RecordNotFound, RootNotFound, StoreDamaged
-from coregw.messages.publication import PublicationProof
+from coregw.messages.publication import PublicationProof, UnsignedPublication
 from coregw.messages.record import PublishedRecord
 from coregw.store import Store, Table
 from coregw.tlog.checkpoint import Checkpoint, encode_hashes
@@ -324,19 +324,40 @@ class Publications:
             freeze=encode_hashes(await log.inclusion(wanted, size)) if is_frozen else UNSET,
         )
 
-    async def signed(self, scope: str, name: str, old: int = 0, revision: int | None = None) -> PublicationProof:
+    async def public(
+        self, scope: str, name: str, old: int = 0, revision: int | None = None
+    ) -> PublicationProof | UnsignedPublication:
         """Prove a revision in the tree of the newest signed checkpoint, which the answer has.
 
+        If no checkpoint of the name was signed, the answer is the newest record alone.
+
         Raises:
-            RecordNotFound: No checkpoint of the name was signed; what is not signed is not public. Also as `prove`.
+            RecordNotFound: The name was never published, or there is no such revision in the tree; or another revision
+                than the newest one is asked for of a name that is not signed, whose history is not public.
+            InvalidInput: A malformed scope or name.
+            StoreDamaged: A revision is missing.
         """
         note = await self._checkpoint(scope, name)
+        if note is None:
+            newest = await self.get(scope, name)
+            if revision not in (None, newest.revision):
+                raise RecordNotFound(f"no signed checkpoint of {scope}/{name} has revision {revision}")
+            return UnsignedPublication(record=newest, status="unsigned")
         proof = await self.prove(scope, name, old, revision, signed_checkpoint(scope, name, note.encode()).size)
         return structs.replace(proof, checkpoint=note)
 
     async def entries(self, scope: str, name: str, after: int, limit: int) -> tuple[list[PublishedRecord], bool]:
-        """List revisions up to the newest signed checkpoint, as `history` does. Raises as `signed`."""
-        size = signed_checkpoint(scope, name, (await self._checkpoint(scope, name)).encode()).size
+        """List revisions up to the newest signed checkpoint, as `history` does.
+
+        Raises:
+            RecordNotFound: No checkpoint of the name was signed: the history of an unsigned name is not public.
+            InvalidInput: A malformed scope or name.
+            StoreDamaged: A revision is missing.
+        """
+        note = await self._checkpoint(scope, name)
+        if note is None:
+            raise RecordNotFound(f"no signed checkpoint of {scope}/{name} is published")
+        size = signed_checkpoint(scope, name, note.encode()).size
         records = [each for each in await self._records.history(scope, name, after, limit + 1) if each.revision <= size]
         shown = [each if each.revision + 1 == size else without_freeze(each) for each in records]
         return [_published(record) for record in shown[:limit]], len(records) > limit
@@ -364,14 +385,13 @@ class Publications:
             if given.size < size:
                 raise Conflict(f"{what}: a checkpoint of {size} leaves is there", code="checkpoint_mismatch")
             if await self._store.compare_and_set(Table.RECORDS, key, held, parsed.encode().encode()):
-                return await self.signed(scope, name)
+                proof = await self.prove(scope, name, size=given.size)
+                return structs.replace(proof, checkpoint=parsed.encode())
 
-    async def _checkpoint(self, scope: str, name: str) -> str:
+    async def _checkpoint(self, scope: str, name: str) -> str | None:
         check_names(scope, name)
         (held,) = await self._store.get(Table.RECORDS, [checkpoint_key(scope, name)])
-        if held is None:
-            raise RecordNotFound(f"no signed checkpoint of {scope}/{name} is published")
-        return held.decode()
+        return None if held is None else held.decode()
 
 
 def _published(record: Record) -> PublishedRecord:

@@ -1,6 +1,7 @@
-"""Publications that clients verify: the newest signed checkpoint of a name's log, and proofs in its tree.
+"""Publications for everybody: the newest signed checkpoint of a name's log with proofs in its tree, or a bare record.
 
-Everybody may read them: signing a checkpoint is what makes a name public. Routes for signing are those of ``admin``.
+Signing a checkpoint is what makes the history of a name public; of a name that is not signed, everybody may read the
+newest record. Routes for publishing and signing are those of ``admin``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from coregw.gateway.docs.description import DESCRIPTION, Description, Parameter
 from coregw.gateway.http.replies import Reply, json_reply
 from coregw.gateway.http.requests import query_integer, query_parameters
 from coregw.messages import MAX_INTEGER, encode
-from coregw.messages.publication import PublicationProof
+from coregw.messages.publication import PublicationProof, UnsignedPublication
 from coregw.messages.record import MAX_RECORDS, RecordHistory
 
 __all__ = ["handlers"]
@@ -30,8 +31,8 @@ _HEADERS: Final = {"Cache-Control": "no-store"}
     opt={
         DESCRIPTION: Description(
             "A revision of a published name, with the signed checkpoint and proofs that its tree has the revision and "
-            "continues an older tree.",
-            answer=PublicationProof,
+            "continues an older tree; or the newest revision alone, if no checkpoint is signed.",
+            answer=(PublicationProof, UnsignedPublication),
             codes=("record_not_found",),
             query={
                 "old": Parameter.integer("The size of the older tree; 0 if absent.", 0, MAX_INTEGER),
@@ -46,7 +47,7 @@ async def publication(request: Request[Any, Any, Any], scope_name: FromPath[str]
     given = query_parameters(request.scope, "old", "revision")
     old = query_integer("old", given.get("old", "0"), 0, MAX_INTEGER)
     revision = query_integer("revision", given["revision"], 1, MAX_INTEGER) if "revision" in given else None
-    found = await Gateway.of(request).engine.publications.signed(scope_name, name, old, revision)
+    found = await Gateway.of(request).engine.publications.public(scope_name, name, old, revision)
     return json_reply(encode(found), headers=_HEADERS)
 
 
