@@ -103,6 +103,7 @@ def begin(
     command: str = "serve",
     *,
     log: Path | None = None,
+    start_new_session: bool = False,
     **settings: object,
 ) -> subprocess.Popen[str]:
     """Start a service on a free port, without waiting for it.
@@ -121,6 +122,7 @@ def begin(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,
+            start_new_session=start_new_session,
             text=True,
         )
 
@@ -131,10 +133,11 @@ def start(
     command: str = "serve",
     *,
     log: Path | None = None,
+    start_new_session: bool = False,
     **settings: object,
 ) -> Process:
     """Start a service as `begin` does, and wait until it prints its address. Raises `DidNotStart`."""
-    popen = begin(data, environ, command, log=log, **settings)
+    popen = begin(data, environ, command, log=log, start_new_session=start_new_session, **settings)
     assert popen.stdout is not None
     timer = threading.Timer(_SECONDS, popen.kill)
     timer.start()

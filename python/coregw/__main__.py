@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 
 from coregw.extras import missing_extra
@@ -20,6 +21,7 @@ _INTERRUPTED = 130
 
 def main() -> None:
     """Run the command that ``sys.argv`` names, then exit. Without the ``cli`` extra, say so and exit with code 1."""
+    _open_standard_descriptors()
     gc.set_threshold(_YOUNG_THRESHOLD, *gc.get_threshold()[1:])
     try:
         from coregw import cli
@@ -29,6 +31,19 @@ def main() -> None:
     except ModuleNotFoundError as error:
         sys.exit(f"coregw: {missing_extra(error, 'the coregw command', 'cli')}")
     cli.main()
+
+
+def _open_standard_descriptors() -> None:
+    """Open ``/dev/null`` as those of stdin, stdout and stderr that are closed, or a file of a store would be one."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            os.set_inheritable(opened, True)
+            stream = os.fdopen(opened, "r" if name == "stdin" else "w", encoding="utf-8", errors="replace")
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
 
 
 if __name__ == "__main__":

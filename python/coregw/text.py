@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["byte_size", "display_name", "duration", "printable"]
+__all__ = ["byte_size", "display_name", "duration", "encode_json", "printable", "without_surrogates"]
 
 _MAX_CHARACTERS: Final = 500
 _MAX_NAME_CHARACTERS: Final = 4096
@@ -23,6 +23,32 @@ def printable(text: str, limit: int = _MAX_CHARACTERS) -> str:
 def display_name(file: Path) -> str:
     """Return a file's name for messages, with escapes for control characters and bytes that are not UTF-8."""
     return printable(os.fsencode(file).decode("utf-8", "backslashreplace"), _MAX_NAME_CHARACTERS)
+
+
+def encode_json(value: object) -> bytes:
+    """Return a value as JSON. In strings, bytes of file names that are not UTF-8 are escaped as in `display_name`."""
+    import msgspec  # noqa: PLC0415 - most commands that use this module print no JSON
+
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_escaped(msgspec.to_builtins(value)))
+
+
+def _escaped(value: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(value, str):
+        return without_surrogates(value)
+    if isinstance(value, dict):
+        return {_escaped(name): _escaped(each) for name, each in value.items()}
+    return [_escaped(each) for each in value] if isinstance(value, list) else value
+
+
+def without_surrogates(text: str) -> str:
+    """Return a text that may have names of files in it, with escapes for their bytes that are not UTF-8."""
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # a surrogate that stands for no byte
+        return text.encode("utf-8", "backslashreplace").decode()
 
 
 def byte_size(count: float) -> str:

@@ -1,4 +1,6 @@
-"""Ctrl-C ends commands at once, in one line and with the exit code of the signal; so does SIGTERM if they write files.
+"""Ctrl-C ends commands at once, in one line and with the exit code of the signal.
+
+So do SIGTERM and SIGHUP if they write files.
 
 SIGKILL ends ``add`` anywhere, and the next one continues.
 """
@@ -22,7 +24,7 @@ from car_files import frames, split
 from coregw.client import Client
 from gateways import Reply, lying_gateway
 
-SIGNALS = [signal.SIGINT, signal.SIGTERM]
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 CONTINUED = "; the same command continues: what the gateway has acknowledged is not sent again"
 SECONDS = 60
 
@@ -170,7 +172,10 @@ coregw.__main__.main()
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"coregw: interrupted (SIGINT)\n")
 
 
-def test_an_interrupted_get_leaves_nothing_behind(gateway: str, root: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", SIGNALS)
+def test_an_interrupted_get_leaves_nothing_behind(
+    gateway: str, root: str, tmp_path: Path, number: signal.Signals
+) -> None:
     requested, interrupted = threading.Event(), threading.Event()
 
     def slow(reply: Reply) -> Reply:
@@ -190,12 +195,68 @@ def test_an_interrupted_get_leaves_nothing_behind(gateway: str, root: str, tmp_p
         try:
             assert requested.wait(60), "get requested no payload"
             assert list(tmp_path.iterdir()) != []
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             _, err = process.communicate(timeout=60)
         finally:
             interrupted.set()
             process.kill()
             process.communicate()
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     assert b"Traceback" not in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_hangup_that_is_ignored_ends_nothing(gateway: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(os.urandom(100))
+    requested, hung_up = threading.Event(), threading.Event()
+
+    def slow(reply: Reply) -> Reply:
+        requested.set()
+        hung_up.wait(SECONDS)
+        return reply
+
+    with lying_gateway(slow, gateway) as url:
+        command = ["nohup", sys.executable, "-m", "coregw", "add", "--gateway", url, tmp_path / "file"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            assert requested.wait(SECONDS)
+            process.send_signal(signal.SIGHUP)
+            time.sleep(0.2)
+            hung_up.set()
+            out, err = process.communicate(timeout=SECONDS)
+        finally:
+            hung_up.set()
+            process.kill()
+            process.communicate()
+    assert (process.returncode, len(out.split())) == (0, 1), err
+
+
+def test_no_file_of_a_store_gets_the_number_of_a_closed_standard_descriptor(tmp_path: Path) -> None:
+    """As a shell closes them by ``<&- >&- 2>&-``."""
+    command = f"exec {sys.executable} -m coregw serve --data {tmp_path / 'data'} --port 0 <&- >&- 2>&-"
+    process = subprocess.Popen(["/bin/sh", "-c", command])
+    try:
+        wait_for_control(tmp_path / "data", process)
+        opened = [str(Path(f"/proc/{process.pid}/fd/{number}").readlink()) for number in range(3)]
+        process.terminate()
+        assert process.wait(SECONDS) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert opened == ["/dev/null"] * 3
+
+
+@pytest.mark.parametrize("command", [["hash", __file__], ["cat", "ROOT", "docs/readme"], ["doctor", "--json"]])
+def test_commands_run_with_closed_standard_descriptors(command: list[str], gateway: str, root: str) -> None:
+    words = " ".join(root if word == "ROOT" else word for word in command)
+    shell = f"exec {sys.executable} -m coregw {words} <&- >&- 2>&-"
+    environment = {**os.environ, "COREGW_GATEWAY": gateway}
+    assert subprocess.run(["/bin/sh", "-c", shell], env=environment, timeout=SECONDS, check=False).returncode == 0
+
+
+def wait_for_control(data: Path, process: subprocess.Popen[bytes]) -> None:
+    """Wait until a gateway that says nothing has started."""
+    while not (data / "rocksdb" / "coregw-control.json").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.5)  # it handles signals a moment later

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import Result
 
+import serving
 from coregw.cli import cli
 
 if TYPE_CHECKING:
@@ -73,6 +75,61 @@ def test_copies(as_json: Callable[..., Any], run: Run, folder: Path, tmp_path: P
     restored = as_json("get", root, tmp_path / "copy")
     assert restored == {"files": 1, "bytes": 1, "replaced": 0, "kept": 0, "deleted": 0, "skipped": {}}
     assert as_json("get", root, tmp_path / "copy")["kept"] == 1
+
+
+def test_names_of_files_that_are_not_utf_8_are_escaped(tmp_path: Path, gateway: str, root: str) -> None:
+    """Folders, files, stores and settings with the byte ff in their names; each command says it in JSON."""
+    place = tmp_path / os.fsdecode(b"place\xff")
+    folder = place / "folder"
+    folder.mkdir(parents=True)
+    (folder / "a").write_text("a")
+    (folder / os.fsdecode(b"b\xff")).write_text("b")
+    arcs = place / "arcs.tsv"
+    arcs.write_text(f"a\t{root}\n")
+    environment = {**os.environ, "COREGW_GATEWAY": gateway, "COREGW_TRUST": str(place / "trust.json")}
+    environment.pop("COREGW_DEBUG", None)
+
+    def run(*arguments: object, codes: tuple[int, ...] = (0,)) -> list[Any]:
+        command = [sys.executable, "-m", "coregw", *map(str, arguments), "--json"]
+        done = subprocess.run(command, env=environment, capture_output=True, timeout=120, check=False)
+        assert done.returncode in codes, (command, done)
+        assert b"internal error" not in done.stderr, done
+        return [json.loads(line) for line in done.stdout.decode("utf-8").splitlines()]
+
+    run("add", folder, codes=(1,))
+    (folder / os.fsdecode(b"b\xff")).rename(place / os.fsdecode(b"b\xff"))
+    [added] = run("add", folder)
+    [hashed] = run("hash", folder)
+    assert hashed == added
+    run("put", added["root"], place / os.fsdecode(b"b\xff"), "name", codes=(1,))
+    (folder / os.fsdecode(b"c\xff")).write_text("c")
+    run("build", arcs)
+    run("diff", added["root"], folder, codes=(0, 1, 3, 6))
+    run("verify", added["root"], folder, codes=(0, 1, 3))
+    run("get", added["root"], place / os.fsdecode(b"copy\xff"))
+    run("get", added["root"], place / os.fsdecode(b"copy\xff"), "--dry-run")
+    run("export", added["root"], place / os.fsdecode(b"a\xff.car"), "--payloads")
+    run("import", place / os.fsdecode(b"a\xff.car"))
+    run("export", added["root"], "--static", place / os.fsdecode(b"static\xff"))
+    run("export", "--static", place / os.fsdecode(b"static\xff"), "--check")
+    run("key", place / os.fsdecode(b"key\xff"), "--name", "example.org/a")
+    run("root", "trust", "mine", added["root"])
+    run("root", "list")
+    run("doctor")
+    run("serve", "--data", place / "data", "--settings")
+    data, backup = tmp_path / "data", place / os.fsdecode(b"backup\xff")
+    with serving.process(data):
+        run("backup", backup, "--data", data, codes=(0, 1))
+        run("fsck", "--data", data)
+    run("backup", backup, "--data", data)
+    run("backup", backup, "--data", data, "--verify-only")
+    run("restore", backup, "--data", tmp_path / "restored")
+    for refused in (
+        ("serve", "--data", place / "data"),
+        ("restore", backup, "--data", place / "restored"),
+        ("copy", "--from", f"rocksdb:{data}", "--to", f"rocksdb:{place / 'copied'}"),
+    ):
+        run(*refused, codes=(1,))
 
 
 def test_a_saved_proof(as_json: Callable[..., Any], run: Run, folder: Path, tmp_path: Path) -> None:
@@ -144,6 +201,7 @@ def test_services_print_their_address_and_their_log_as_json(tmp_path: Path) -> N
 @pytest.mark.parametrize("arguments", [["--help"], ["ls", "--help"]])
 def test_a_full_disk_is_one_line_also_for_help_texts(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "coregw", *arguments]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (done.returncode, done.stderr) == (1, "coregw: No space left on device\n")
+        done = subprocess.run(command, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "coregw: <stdout>: No space left on device\n")

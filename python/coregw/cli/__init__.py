@@ -27,6 +27,7 @@ from coregw.cli.framework import (
     CommandGroup,
     click,
     described,
+    drop_stdout,
     interrupted,
     with_verbosity,
 )
@@ -224,7 +225,11 @@ def cli() -> None:
 def main() -> None:
     """Run the command that ``sys.argv`` names, then exit."""
     try:
-        cli(prog_name="coregw")
-    except OSError as error:  # a help text that could not be written: commands have reported theirs
-        sys.exit(f"coregw: {described(error)}")
+        try:
+            cli(prog_name="coregw")
+        finally:
+            sys.stdout.flush()
+    except OSError as error:  # a help text, or the last of a result, that could not be written
+        drop_stdout()
+        sys.exit(f"coregw: <stdout>: {error.strerror or error}")
     sys.exit(0)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coregw.cli.framework import click, interrupted, is_quiet, note, print_json
+from coregw.cli.framework import click, ending_signals, interrupted, is_quiet, note, print_json
 from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -210,7 +210,10 @@ def counted_all(*counts: tuple[int, str]) -> str:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let SIGTERM end the command as Ctrl-C does, so that nothing unfinished is left. The exit code is 128 + signal."""
+    """Let SIGTERM and SIGHUP end the command as Ctrl-C does, so that nothing unfinished is left.
+
+    The exit code is 128 + signal. A SIGHUP that is ignored, as by ``nohup``, stays so.
+    """
     received = signal.SIGINT
 
     def terminate(number: int, _: object) -> None:
@@ -220,13 +223,14 @@ def interruptible() -> Iterator[None]:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.raise_signal(signal.SIGINT)
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    before = {number: signal.signal(number, terminate) for number in ending_signals()}
     try:
         yield
     except KeyboardInterrupt:
         interrupted(received)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -21,6 +21,8 @@ __all__ = [
     "click",
     "continue_by",
     "described",
+    "drop_stdout",
+    "ending_signals",
     "interrupted",
     "is_quiet",
     "note",
@@ -64,10 +66,10 @@ CONTINUED_BY = "coregw.continued_by"
 
 
 def print_json(value: object) -> None:
-    """Print a value on stdout as one line of JSON."""
-    import msgspec
+    """Print a value on stdout as one line of JSON. Bytes of file names that are not UTF-8 are escaped."""
+    from coregw.text import encode_json
 
-    click.echo(msgspec.json.encode(value))
+    click.echo(encode_json(value))
 
 
 def with_verbosity(command: click.Command) -> click.Command:
@@ -113,6 +115,13 @@ def note(text: str) -> None:
         click.echo(f"coregw: {text}", err=True)
 
 
+def ending_signals() -> list[signal.Signals]:
+    """Return the signals besides SIGINT that end a command: SIGTERM, and SIGHUP unless it is ignored (``nohup``)."""
+    if sys.platform == "win32" or signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        return [signal.SIGTERM]
+    return [signal.SIGTERM, signal.SIGHUP]
+
+
 def interrupted(number: signal.Signals) -> NoReturn:
     """End a command that a signal has interrupted, with one line and the exit code that shells report for it."""
     context = click.get_current_context(silent=True)
@@ -122,10 +131,29 @@ def interrupted(number: signal.Signals) -> NoReturn:
 
 
 def described(error: OSError) -> str:
-    """Return what the system refused, with the file if it names one."""
+    """Return what the system refused, with the file if it names one, or ``<stdout>`` if it could not be written."""
     file = error.filename  # an integer if a descriptor was used
     place = f"{os.fspath(file)!r}: " if isinstance(file, str | bytes | os.PathLike) else ""
+    if file is None and _failed_to_write_stdout(error):
+        place = "<stdout>: "
     return f"{place}{error.strerror or error}"
+
+
+def _failed_to_write_stdout(error: OSError) -> bool:
+    """Whether an error is that of stdout, in whose buffer is still what was not written. It is dropped then."""
+    try:
+        sys.stdout.flush()
+    except OSError as again:
+        drop_stdout()
+        return again.errno == error.errno
+    except (AttributeError, ValueError):  # there is none, or it is closed
+        return False
+    return False
+
+
+def drop_stdout() -> None:
+    """Drop what could not be written to stdout, or the interpreter would fail once more at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def continue_by(step: str) -> None:

@@ -1,5 +1,8 @@
 """Logging of a serving process: lines for people or JSON for programs, request ids, and the access log.
 
+A thread writes the lines, so that a reader of stderr that has stopped does not stop the service: of what waits for it,
+a mebibyte is kept, and the lines beyond are dropped, counted and reported.
+
 A line that is logged while a request is served carries the request's id: that of a sane ``X-Request-Id``, or a random
 one that is made when it is first needed. No log has bytes of a payload or a credential: headers, bodies and query
 strings are never logged, and in paths the identity CIDs, which contain their payload, are left out.
@@ -7,26 +10,38 @@ strings are never logged, and in paths the identity CIDs, which contain their pa
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import re
 import secrets
+import threading
 import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import msgspec
 from litestar.enums import ScopeType
 
 from coregw._core import Cid
 from coregw.errors import InvalidInput
 from coregw.gateway.settings import Settings
+from coregw.text import encode_json
 
 if TYPE_CHECKING:
     from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
-__all__ = ["CURRENT", "REQUEST_ID_HEADER", "AccessLog", "log_to_stderr", "loggable_path", "request_id"]
+__all__ = [
+    "CURRENT",
+    "REQUEST_ID_HEADER",
+    "AccessLog",
+    "dropped_lines",
+    "log_to_stderr",
+    "loggable_path",
+    "request_id",
+]
 
 CURRENT: Final[ContextVar[HTTPScope | None]] = ContextVar("CURRENT", default=None)
 """The scope of the request that the current task serves."""
@@ -34,6 +49,11 @@ CURRENT: Final[ContextVar[HTTPScope | None]] = ContextVar("CURRENT", default=Non
 REQUEST_ID_HEADER: Final = "X-Request-Id"
 
 access_logger = logging.getLogger("coregw.access")
+
+_STDERR: Final = 2
+_MAX_WAITING_BYTES: Final = 1 << 20
+_FLUSH_SECONDS: Final = 1.0
+_RETRY_SECONDS: Final = 0.05
 
 _HEADER: Final = REQUEST_ID_HEADER.lower().encode()
 _SANE: Final = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
@@ -66,11 +86,84 @@ def loggable_path(path: str) -> str:
 
 def log_to_stderr(settings: Settings) -> None:
     """Log to stderr, unless the program has configured logging itself."""
-    handler = logging.StreamHandler()
+    if logging.getLogger().handlers:
+        return
+    handler = _BackgroundHandler()
     handler.setFormatter(_JsonLines() if settings.log_format == "json" else _TextLines(settings))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
     if settings.access_log:
         access_logger.setLevel(logging.INFO)
+
+
+def dropped_lines() -> int:
+    """Return how many lines of the log this process has dropped since it was started, because nobody read them."""
+    return sum(each.dropped for each in logging.getLogger().handlers if isinstance(each, _BackgroundHandler))
+
+
+class _BackgroundHandler(logging.Handler):
+    """Writes lines to stderr in a thread, so that whoever logs never waits for their reader.
+
+    Counters are changed by one side each: `emit` runs under the lock of `logging.Handler`. The thread takes no lock of
+    Python's streams, which would stop the interpreter's exit while a write is blocked.
+
+    Attributes:
+        dropped: The number of lines that were not written.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropped = 0
+        self._reported = 0
+        self._queued_bytes = 0
+        self._written_bytes = 0
+        self._lines: SimpleQueue[bytes] = SimpleQueue()
+        self._writer: threading.Thread | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Queue a line, or drop it if too many bytes wait."""
+        try:
+            line = f"{self.format(record)}\n".encode("utf-8", "backslashreplace")
+        except Exception:  # noqa: BLE001 - as every handler of logging: a line that fails must not fail its caller
+            self.handleError(record)
+            return
+        if self._queued_bytes - self._written_bytes + len(line) > _MAX_WAITING_BYTES:
+            self.dropped += 1
+            return
+        self._queued_bytes += len(line)
+        self._lines.put(line)
+        if self._writer is None or not self._writer.is_alive():  # it is not, in a child after a fork
+            self._writer = threading.Thread(target=self._write_lines, name="coregw-log", daemon=True)
+            self._writer.start()
+
+    def flush(self) -> None:
+        """Wait until all is written, but not long: at the exit of the process nobody may read."""
+        deadline = time.monotonic() + _FLUSH_SECONDS
+        while self._written_bytes != self._queued_bytes and time.monotonic() < deadline:
+            time.sleep(_RETRY_SECONDS / 10)
+
+    def _write_lines(self) -> None:
+        while True:
+            line = self._lines.get()
+            _write(line)
+            if self.dropped > self._reported and self._lines.empty():
+                count, self._reported = self.dropped - self._reported, self.dropped
+                _write(f"{self.format(_dropped_record(count))}\n".encode())
+            self._written_bytes += len(line)
+
+
+def _write(line: bytes) -> None:
+    """Write a line to stderr; if that fails, nobody can be told."""
+    with contextlib.suppress(OSError):
+        while line:
+            try:
+                line = line[os.write(_STDERR, line) :]
+            except BlockingIOError:
+                time.sleep(_RETRY_SECONDS)
+
+
+def _dropped_record(count: int) -> logging.LogRecord:
+    about = "%d lines of the log were dropped: stderr was not read"
+    return logging.LogRecord("coregw.log", logging.WARNING, __file__, 0, about, (count,), None)
 
 
 class AccessLog:
@@ -151,7 +244,7 @@ class _JsonLines(logging.Formatter):
         line |= getattr(record, "fields", {})
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line).decode()
+        return encode_json(line).decode()
 
 
 def _loggable_segments(path: str) -> Iterator[str]:

@@ -21,6 +21,7 @@ from coregw.errors import InvalidInput
 from coregw.gateway.http.origins import check_hosts
 from coregw.gateway.limits.peers import LOOPBACK, Proxies
 from coregw.store.addresses import masked
+from coregw.text import without_surrogates
 
 __all__ = ["CONFIG_VARIABLE", "GIB", "GRACE_SECONDS", "KIB", "MIB", "Settings"]
 
@@ -280,7 +281,7 @@ class Settings:
         value = getattr(self, name)
         if isinstance(value, bool):
             return str(value).lower()
-        shown = _shown(name, value)
+        shown = without_surrogates(_shown(name, value))
         return shown if shown == str(value) and isinstance(value, int | float) else json.dumps(masked(shown))
 
     @classmethod

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -165,6 +168,64 @@ def test_no_secret_and_no_payload_byte_is_logged(tmp_path: Path, cid_of: Callabl
 )
 def test_paths_are_logged_without_contents_and_control_characters(path: str, shown: str) -> None:
     assert loggable_path(path) == shown
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_log_that_nobody_reads_stops_nothing_and_what_is_dropped_is_counted(tmp_path: Path, workers: int) -> None:
+    """Lines of 600 bytes: a pipe holds 64 KiB of them, and each process a mebibyte."""
+    with serving.process(tmp_path, access_log=True, workers=workers) as process:
+        with httpx2.Client(base_url=process.url, timeout=20, headers={"X-Request-Id": "x" * 128}) as client:
+            for _ in range(2400 * workers):
+                assert client.get("/" + "a-long-segment-of-a-path/" * 12).status_code == 404
+        with serving.control(tmp_path) as control:
+            metrics = control.get("/metrics").text
+        [line] = [each for each in metrics.splitlines() if each.startswith("coregw_log_lines_dropped_total ")]
+        dropped = float(line.split()[1])
+        assert dropped > 0
+        assert process.popen.stderr is not None
+        said = []
+        while sum(said) < dropped:  # it is read again
+            line = process.popen.stderr.readline()
+            if "coregw.log: " in line:
+                said.append(int(line.partition("coregw.log: ")[2].split()[0]))
+        assert process.end() == 0
+
+
+def test_a_log_that_nobody_reads_does_not_keep_a_gateway_from_stopping(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writing, bytes(4096))
+    os.set_blocking(writing, True)
+    try:
+        popen = subprocess.Popen(
+            [sys.executable, "-m", "coregw", "serve", "--data", tmp_path / "data", "--port", "0"],
+            stdout=subprocess.PIPE,
+            stderr=writing,
+        )
+        try:
+            assert popen.stdout is not None
+            assert popen.stdout.readline().startswith(b"coregw: listening on ")
+            popen.terminate()
+            assert popen.wait(20) == 0
+        finally:
+            popen.kill()
+            popen.communicate()
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+@pytest.mark.parametrize(("log_format", "shown"), [("text", r"in /\udcff"), ("json", r"in /\xff")])
+def test_a_name_that_is_not_utf_8_is_escaped_in_the_log(log_format: str, shown: str) -> None:
+    code = "import logging, os, sys; from coregw.gateway import logs; from coregw.gateway.settings import Settings"
+    code += (
+        "; logs.log_to_stderr(Settings(log_format=sys.argv[1])); logging.info('in %s', os.fsdecode(bytes([47, 255])))"
+    )
+    said = subprocess.run([sys.executable, "-c", code, log_format], capture_output=True, text=True, check=True).stderr
+    message = json.loads(said)["message"] if log_format == "json" else said.strip()
+    assert message.endswith(shown)
 
 
 @pytest.mark.parametrize(("name", "value"), [("log_format", "xml"), ("tracing", "zipkin")])

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +29,39 @@ def test_signal_ends_the_gateway_with_exit_code_0(tmp_path: Path, number: signal
     with serving.process(tmp_path) as running:
         assert httpx2.get(f"{running.url}/healthz").status_code == 200
         assert running.end(number) == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("command", ["serve", "serve-plants"])
+def test_a_hangup_without_a_terminal_changes_nothing(tmp_path: Path, command: str, workers: int) -> None:
+    settings = {"workers": workers} if command == "serve" else {}
+    with serving.process(tmp_path, command=command, start_new_session=True, **settings) as running:
+        os.killpg(running.popen.pid, signal.SIGHUP)
+        assert httpx2.get(f"{running.url}/healthz").status_code == 200
+        assert running.end() == 0
+        assert running.popen.stderr is not None
+        assert "SIGHUP reloads nothing: restart the service" in running.popen.stderr.read()
+
+
+@pytest.mark.parametrize("command", ["serve", "serve-plants"])
+def test_a_service_ends_with_its_terminal(tmp_path: Path, command: str) -> None:
+    line = [sys.executable, "-m", "coregw", command, "--data", str(tmp_path / "data"), "--port", "0"]
+    terminal, its_end = os.openpty()
+    own = "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0)"
+    own += "; os.execv(sys.argv[1], sys.argv[1:])"
+    with subprocess.Popen(
+        [sys.executable, "-c", own, *line], stdin=its_end, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        os.close(its_end)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith(b"coregw: listening on http")
+            os.close(terminal)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 0, said
+    assert command == "serve-plants" or b"stopped" in said
 
 
 def test_request_in_flight_finishes_on_shutdown(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from coregw.cli import EXIT_DAMAGED, EXIT_UNREADABLE
 from coregw.cli.common import json_option
 from coregw.cli.control.connection import data_option, find_control
 from coregw.cli.control.display import shown_progress
-from coregw.cli.framework import click, described, print_json
+from coregw.cli.framework import click, described, ending_signals, print_json
 from coregw.errors import CoregwError, InvalidInput
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ def command(data: Path, as_json: bool, repair: bool, salvage: bool, rate: int | 
     """
     if salvage and not repair:
         raise click.UsageError("--salvage needs --repair: it changes the store")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_UNREADABLE))  # so that the snapshot is removed
+    for number in ending_signals():
+        signal.signal(number, lambda *_: sys.exit(EXIT_UNREADABLE))  # so that the snapshot is removed
     if lines:
         os.nice(_NICENESS)  # beside a gateway
     import msgspec

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coregw.cli.framework import LOCAL_PATH, click, print_json
+from coregw.cli.framework import LOCAL_PATH, click, ending_signals, print_json
 
 if TYPE_CHECKING:
     from coregw.gateway.settings import Settings
 
-__all__ = ["announce_as_json", "command"]
+__all__ = ["announce_as_json", "command", "handle_hangup"]
 
 
 def _show(settings: Settings, given: Collection[str], origins: Mapping[str, str]) -> None:
@@ -133,6 +134,34 @@ def announce_as_json(url: str) -> None:
     print_json({"url": url})
 
 
+def handle_hangup() -> None:
+    """Let SIGHUP end the service as SIGTERM does if its terminal is gone; otherwise it is logged, and changes nothing.
+
+    Settings and tokens are read once, at the start. A SIGHUP that is ignored, as by ``nohup``, stays so.
+    """
+    hangup = next((each for each in ending_signals() if each is not signal.SIGTERM), None)
+    if hangup is not None:
+        signal.signal(hangup, _end_with_the_terminal if _has_terminal() else _keep_running)
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def _end_with_the_terminal(*_: object) -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
+def _keep_running(*_: object) -> None:
+    import logging
+
+    logging.getLogger("coregw.settings").warning("SIGHUP reloads nothing: restart the service to change its settings")
+
+
 def _run(settings: Settings, worker: tuple[int, int] | None, *, as_json: bool) -> None:
     """Run a gateway as a single process, as the owner of workers, or as a worker.
 
@@ -205,11 +234,12 @@ def command(
     """Run a gateway on a RocksDB store, and print its address.
 
     Settings come from a configuration file; COREGW_* environment variables override it, and options override both. On
-    SIGINT or SIGTERM, requests in flight finish, and the store is closed.
+    SIGINT or SIGTERM, or when its terminal is closed, requests in flight finish, and the store is closed.
     """
     settings = _chosen_settings(**options, assignments=assignments, as_json=as_json)
     if adopt:
         _adopt(settings)
+    handle_hangup()
     _run(settings, worker, as_json=as_json)
 
 

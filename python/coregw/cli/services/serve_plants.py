@@ -45,12 +45,13 @@ def command(data: Path, host: str, port: int, as_json: bool, quiet: bool, verbos
     Clients must send the bearer token of PLANTS_ACCESS_TOKEN; if it is not set, plants can't be created. On SIGINT or
     SIGTERM, requests in flight finish, and the store is closed.
     """
-    from coregw.cli.services.serve import announce_as_json
+    from coregw.cli.services.serve import announce_as_json, handle_hangup
     from coregw.gateway.listener import announce
     from coregw.gateway.logs import log_to_stderr
     from coregw.gateway.settings import Settings
     from coregw.plants.app import run
 
+    handle_hangup()
     log_to_stderr(
         Settings(log_level="error" if quiet else "info", log_format="json" if as_json else "text", access_log=verbose)
     )

@@ -24,6 +24,7 @@ from coregw.gateway.http.problems import problem_of
 from coregw.gateway.http.replies import Reply
 from coregw.messages import Error
 from coregw.messages.progress import Progress
+from coregw.text import encode_json
 
 if TYPE_CHECKING:
     from litestar.types import HTTPScope
@@ -208,4 +209,4 @@ class _Running:
 
 
 def _line(message: object) -> bytes:
-    return msgspec.json.encode(message) + b"\n"
+    return encode_json(message) + b"\n"

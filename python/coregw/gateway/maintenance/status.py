@@ -16,6 +16,7 @@ from coregw.gateway.http.requests import query_parameters
 from coregw.gateway.maintenance.context import Management
 from coregw.gateway.maintenance.operations import RunningOperation
 from coregw.messages import Message, encode
+from coregw.text import display_name
 
 __all__ = ["Status", "handlers"]
 
@@ -70,7 +71,7 @@ async def status(request: Request[Any, Any, Any]) -> Reply:
         version=__version__,
         pid=os.getpid(),
         seconds=round(time.monotonic() - management.started, 3),
-        data=str(settings.data.absolute()),
+        data=display_name(settings.data.absolute()),
         store=None if identity is None else identity.store,
         incarnation=None if identity is None else identity.incarnation,
         workers=settings.workers,

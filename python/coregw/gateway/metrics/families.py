@@ -113,6 +113,7 @@ FAMILIES: Final[Mapping[str, MetricFamily]] = MappingProxyType(
         "coregw_info": _gauge("Always 1.", "version"),
         "coregw_processes": _gauge("Processes that report metrics: the owner of the store, and workers."),
         "coregw_worker_exits_total": _counter("Worker processes that have exited."),
+        "coregw_log_lines_dropped_total": _counter("Lines of the log that were dropped because stderr was not read."),
         "coregw_cpu_seconds_total": _counter("CPU time of all processes, user and system."),
         "coregw_resident_bytes": _gauge("Resident memory of all processes."),
         "coregw_open_files": _gauge("Open file descriptors of all processes."),

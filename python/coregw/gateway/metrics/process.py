@@ -13,6 +13,7 @@ from typing import Final
 from coregw.engine import Engine
 from coregw.gateway.context import Gateway
 from coregw.gateway.http.server import HttpServer
+from coregw.gateway.logs import dropped_lines
 from coregw.gateway.metrics.samples import Sample, Source, number
 
 __all__ = ["engine_source", "process_samples", "server_source"]
@@ -55,6 +56,7 @@ def process_samples() -> Iterator[Sample]:
     """Yield the samples of this process as the operating system sees it."""
     yield number("coregw_processes", 1)
     yield number("coregw_cpu_seconds_total", time.process_time())
+    yield number("coregw_log_lines_dropped_total", dropped_lines())
     yield number("coregw_max_open_files", resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     with suppress(OSError):  # not on Linux
         yield number("coregw_open_files", len(os.listdir("/proc/self/fd")))  # noqa: PTH208 - names alone, as fast

@@ -31,6 +31,7 @@ from coregw.store.rocksdb.layout import FORMAT_VERSION
 from coregw.store.rocksdb.mark import require_durable
 from coregw.store.rocksdb.statuses import translated
 from coregw.syncing import sync_path
+from coregw.text import display_name
 from coregw.undecodable import UNDECODABLE
 
 if TYPE_CHECKING:
@@ -100,12 +101,13 @@ def prepare(path: Path, *, salvage: bool) -> State:
     With `salvage`, a missing log is accepted, and the high-water mark is ignored.
 
     Raises:
-        InvalidInput: The path is not a directory, or the directory holds something other than a store.
+        InvalidInput: The path is not a directory or not UTF-8, or the directory holds something other than a store.
         StoreDamaged: The marker is malformed, the database or its log is missing, or less of its files is left than
             the high-water mark records.
         Unavailable: A newer coregw wrote the store, its marker names no known format, or the directory cannot be read
             or created.
     """
+    require_utf_8(path)
     with _translated(path):
         if path.exists() and not path.is_dir():
             raise InvalidInput(f"{path} is not a directory")
@@ -121,6 +123,14 @@ def prepare(path: Path, *, salvage: bool) -> State:
             if not salvage:
                 require_durable(path / DATABASE)
         return state
+
+
+def require_utf_8(path: Path) -> None:
+    """Raise `InvalidInput` if RocksDB's binding cannot be given the path of a store."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{display_name(path)}: expected a path in UTF-8 for a store") from None
 
 
 def mark_ready(path: Path) -> None:
