@@ -149,7 +149,7 @@ def _named(work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise _full() from error
-        raise Unavailable(f"the arcs cannot be spooled: {error.strerror}") from error
+        raise Unavailable(f"the arcs cannot be spooled: {error}") from error
 
 
 def _full() -> StorageFull:

@@ -200,7 +200,7 @@ class Spool(ReceivedCar):
 def _unavailable(error: OSError) -> Unavailable:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return _full()
-    return Unavailable(f"the CAR cannot be spooled: {error.strerror}")
+    return Unavailable(f"the CAR cannot be spooled: {error}")
 
 
 def _full() -> StorageFull:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from litestar.enums import ScopeType
 
-from coregw._core import Cid
+from coregw._core import Cid, __version__
 from coregw.errors import InvalidInput
 from coregw.gateway.settings import Settings
 from coregw.text import encode_json
@@ -85,12 +85,13 @@ def loggable_path(path: str) -> str:
 
 
 def log_to_stderr(settings: Settings) -> None:
-    """Log to stderr, unless the program has configured logging itself."""
+    """Log to stderr, unless the program has configured logging itself. The first line is the version."""
     if logging.getLogger().handlers:
         return
     handler = _BackgroundHandler()
     handler.setFormatter(_JsonLines() if settings.log_format == "json" else _TextLines(settings))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
+    logging.getLogger("coregw").info("coregw %s", __version__)
     if settings.access_log:
         access_logger.setLevel(logging.INFO)
 

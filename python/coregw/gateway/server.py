@@ -30,7 +30,7 @@ from coregw.gateway.metrics.samples import Source
 from coregw.gateway.routes.admin import TOKEN_VARIABLE
 from coregw.gateway.settings import Settings
 from coregw.gateway.stores import location_of, open_settings_store
-from coregw.gateway.tokens import WRITE_TOKEN_VARIABLE, AccessToken, WriteAccess
+from coregw.gateway.tokens import WRITE_TOKEN_VARIABLE, AccessToken, WriteAccess, warn_of_open_writes
 from coregw.gateway.tracing import tracing
 from coregw.store import Store
 from coregw.store.workers import RemoteStore, open_remote
@@ -55,6 +55,7 @@ def run(settings: Settings, on_ready: Callable[[str], None] = announce) -> None:
         StoreDamaged: If the store's files are corrupt.
     """
     log_to_stderr(settings)
+    warn_of_open_writes(settings)
     limit_heap()
     check_memory(settings)
     settings = fit_descriptors(settings)

@@ -7,6 +7,8 @@ constant time.
 from __future__ import annotations
 
 import hmac
+import ipaddress
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +20,9 @@ from coregw.gateway.docs.description import Description
 if TYPE_CHECKING:
     from litestar.types import Scope
 
-__all__ = ["WRITE_TOKEN_VARIABLE", "AccessToken", "WriteAccess"]
+    from coregw.gateway.settings import Settings
+
+__all__ = ["WRITE_TOKEN_VARIABLE", "AccessToken", "WriteAccess", "warn_of_open_writes"]
 
 WRITE_TOKEN_VARIABLE: Final = "GATEWAY_WRITE_TOKEN"  # noqa: S105 - the variable's name
 
@@ -97,3 +101,20 @@ class WriteAccess:
         self.check_not_read_only()
         if self.token is not None and not description.is_administration:
             self.token.check(scope)
+
+
+def warn_of_open_writes(settings: Settings) -> None:
+    """Log a warning if whoever reaches the gateway from another machine may write."""
+    if not settings.read_only and not os.environ.get(WRITE_TOKEN_VARIABLE) and not _is_loopback(settings.host):
+        logging.getLogger("coregw.gateway").warning(
+            "everybody who reaches %s may write: set %s, or read_only, or leave only reading to others by a proxy",
+            settings.host,
+            WRITE_TOKEN_VARIABLE,
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -32,7 +32,7 @@ from coregw.gateway.metrics.gathering import WorkerReports
 from coregw.gateway.routes.admin import TOKEN_VARIABLE
 from coregw.gateway.settings import MIB, Settings
 from coregw.gateway.stores import open_settings_store
-from coregw.gateway.tokens import AccessToken
+from coregw.gateway.tokens import AccessToken, warn_of_open_writes
 from coregw.store import Store
 from coregw.store.rocksdb import RocksStore
 from coregw.store.workers import share_store
@@ -72,6 +72,7 @@ def run(settings: Settings, command: Sequence[str], on_ready: Callable[[str], No
         StoreDamaged: If the store's files are corrupt.
     """
     log_to_stderr(settings)
+    warn_of_open_writes(settings)
     limit_heap()
     check_memory(settings)
     fit_descriptors(replace(settings, connections=1))  # each worker fits its own connections

@@ -43,6 +43,32 @@ def test_json_lines_are_objects_with_time_level_logger_and_message(tmp_path: Pat
     assert f"listening on {process.url}, data in {tmp_path}" in [line["message"] for line in lines]
 
 
+def test_the_first_line_is_the_version(tmp_path: Path) -> None:
+    with serving.process(tmp_path) as process:
+        assert log_of(process).splitlines()[0].endswith(f" INFO coregw: coregw {coregw.__version__}")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("host", "variables", "is_warned"),
+    [
+        ("127.0.0.1", {}, False),
+        ("localhost", {}, False),
+        ("0.0.0.0", {}, True),  # noqa: S104 - what the warning is about
+        ("0.0.0.0", {"GATEWAY_WRITE_TOKEN": "writers"}, False),  # noqa: S104
+        ("0.0.0.0", {"COREGW_READ_ONLY": "true"}, False),  # noqa: S104
+    ],
+)
+def test_writes_that_others_may_make_are_a_warning(
+    tmp_path: Path, host: str, variables: dict[str, str], is_warned: bool, workers: int
+) -> None:
+    with serving.process(tmp_path, variables, host=host, workers=workers) as process:
+        warnings = [line for line in log_of(process).splitlines() if "may write" in line]
+    assert len(warnings) == is_warned
+    expected = " WARNING coregw.gateway: everybody who reaches 0.0.0.0 may write: set GATEWAY_WRITE_TOKEN"
+    assert all(expected in line for line in warnings)
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_access_log_has_a_line_for_each_request(tmp_path: Path, workers: int) -> None:
     with serving.process(tmp_path, log_format="json", access_log=True, workers=workers) as process:

@@ -270,7 +270,7 @@ def _write(path: Path, state: State, identity: Identity) -> None:
 
 @contextmanager
 def _translated(path: Path) -> Iterator[None]:
-    """Raise the operating system's errors as classes of `coregw.errors` that name the directory."""
+    """Raise the operating system's errors as classes of `coregw.errors` that name the file, or else the directory."""
     try:
         yield
     except OSError as error:

@@ -74,7 +74,7 @@ def exclusive(data: Path) -> Iterator[None]:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             _give(descriptor, path.parent)
     except OSError as error:
-        raise Unavailable(f"the store in {data} cannot be locked: {error.strerror}") from error
+        raise Unavailable(f"the store in {data} cannot be locked: {path}: {error.strerror}") from error
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield

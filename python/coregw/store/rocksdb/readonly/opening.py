@@ -63,8 +63,12 @@ class ReadOnly:
 
     def lock(self) -> None:
         """Take the lock of the database, which RocksDB does not take for reading. Raises `Unavailable`."""
+        file = self._path / DATABASE / _LOCK
         try:
-            self._lock = os.open(self._path / DATABASE / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise Unavailable(f"the store in {self._path} cannot be locked: {file}: {error.strerror}") from error
+        try:
             fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self.release()
