@@ -9,6 +9,7 @@ import re
 import shutil
 import socket
 import sys
+from configparser import ConfigParser
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
@@ -126,7 +127,7 @@ def test_every_example_is_run_or_has_a_reason_not_to_be() -> None:
 def test_blocks_in_other_languages_are_checked(tmp_path: Path) -> None:
     """js/ runs those in TypeScript, cargo that in Rust; nginx gets its configuration from the commands of its page."""
     found = [match for page in pages() for match in BLOCK.findall((TOP / page).read_text("utf-8"))]
-    assert {language for language, _ in found} <= {*LANGUAGES, "nginx", "rust", "toml", "ts", "yaml"}
+    assert {language for language, _ in found} <= {*LANGUAGES, "ini", "nginx", "rust", "toml", "ts", "yaml"}
     for language, text in found:
         if language == "toml":
             config = tmp_path / "coregw.toml"
@@ -134,6 +135,10 @@ def test_blocks_in_other_languages_are_checked(tmp_path: Path) -> None:
             Settings.load({"COREGW_CONFIG": str(config)})
         if language == "yaml":
             assert yaml.safe_load(text)
+        if language == "ini":  # units of systemd
+            units = ConfigParser(strict=False, delimiters="=", interpolation=None)
+            units.read_string(text)
+            assert {*units.sections()} <= {"Unit", "Service", "Timer", "Install"}
 
 
 def test_ellipses_stand_for_any_text_and_nothing_else_does() -> None:
