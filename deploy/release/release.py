@@ -23,7 +23,7 @@ UNRELEASED = "## [Unreleased]\n"
 WORKSPACE = re.compile(r'(?m)^(version = ")([^"]+)(")$')
 REQUIRED = re.compile(r'(?m)^(coregw-\w+ = \{ path = "[^"]+", version = ")([^"]+)(" \})$')
 # Our crates in lock files, which cargo would change only with a registry.
-LOCKED = re.compile(r'(name = "coregw-(?:core|lanes|ops|python)"\nversion = ")([^"]+)(")')
+LOCKED = re.compile(r'(name = "coregw-(?:core|front|lanes|ops|python)"\nversion = ")([^"]+)(")')
 LOCKS = ("Cargo.lock", "rust/fuzz/Cargo.lock", "benches/peers/rust/Cargo.lock")
 # The verifier in TypeScript, in its manifest and its lock file; not its dependencies.
 NPM_PACKAGE = re.compile(r'("name": "coregw-verify",\n *"version": ")([^"]+)(")')

@@ -1822,6 +1822,9 @@ class CarReader:
     def roots(self) -> list[str] | None:
         """The roots that the header names, as text, or None before it is read."""
     @property
+    def version(self) -> int | None:
+        """The version of the CAR, 1 or 2, or None before its header is read."""
+    @property
     def blocks(self) -> int:
         """Number of whole blocks so far."""
     @property
@@ -1852,6 +1855,84 @@ class CarReader:
         Raises:
             InvalidInput: If they end inside the header or a block.
         """
+
+def precondition_status(etag: bytes, if_match: bytes | None, if_none_match: bytes | None) -> int | None:
+    """Return the status that the preconditions of a GET or HEAD lead to: 304, 412, or None if they are met.
+
+    If-Match is evaluated first (RFC 9110 section 13.2.2). A malformed list of entity tags names none. O(bytes).
+
+    Args:
+        etag: The strong entity tag of the representation that would be sent, in quotes.
+        if_match: The value of If-Match, or None.
+        if_none_match: The value of If-None-Match, or None.
+
+    >>> precondition_status(b'"a"', None, b'W/"a"'), precondition_status(b'"a"', b'"b"', b"*")
+    (304, 412)
+    """
+
+def select_range(range: bytes | None, if_range: bytes | None, etag: bytes, size: int) -> tuple[int, int] | None:
+    """Return the bytes that Range requests of `size` bytes, from and to (exclusive); None for all of them.
+
+    Two equal numbers mean that the range contains none of the bytes, which is a 416. All bytes are sent if Range is
+    malformed, has another unit or several ranges, or if If-Range is not `etag`. O(bytes).
+
+    Args:
+        range: The value of Range, or None.
+        if_range: The value of If-Range, or None.
+        etag: The strong entity tag of the representation, in quotes.
+        size: Its number of bytes.
+
+    >>> select_range(b"bytes=-3", None, b'"a"', 10), select_range(b"bytes=-3", b'"b"', b'"a"', 10)
+    ((7, 10), None)
+    """
+
+def entity_bytes(text: str, size: int | None) -> tuple[int, int] | None:
+    """Return the bytes of an entity that ``entity-bytes`` of a trustless gateway names, from and to (exclusive).
+
+    A part of them outside of the entity is left out.
+
+    Args:
+        text: ``FROM:TO``, both inclusive, or ``FROM:*``; negative numbers count from the end.
+        size: The number of bytes of the entity; None if it is unknown, and so is the result.
+
+    Raises:
+        InvalidInput: If `text` is malformed, or names only bytes outside of the entity.
+
+    >>> entity_bytes("4:99", 10), entity_bytes("-3:*", None)
+    ((4, 10), None)
+    """
+
+def is_media_type(value: bytes, offers: Sequence[str]) -> bool:
+    """Whether a Content-Type is one of some media types: with no parameter that the offer has not with the same value.
+
+    Args:
+        value: The value of Content-Type. A malformed one is none of them.
+        offers: Media types with all parameters that they may have.
+
+    Raises:
+        ValueError: If an offer is malformed.
+
+    >>> is_media_type(b'Application/JSON; charset="UTF-8"', ["application/json; charset=utf-8"])
+    True
+    """
+
+def negotiate(accept: bytes, offers: Sequence[str]) -> int | None:
+    """Return the index of the media type that Accept wants most; None if it wants none of them.
+
+    An offer has the weight of the most specific range that names it (RFC 9110 section 12.5.1); parameters that it does
+    not have are ignored. Of offers of equal weight, the one that is named more exactly is chosen, then the one that is
+    named first, then the first offer.
+
+    Args:
+        accept: The value of Accept. Malformed ranges are ignored.
+        offers: Media types with their parameters.
+
+    Raises:
+        ValueError: If an offer is malformed.
+
+    >>> negotiate(b"text/*;q=0.5, text/csv", ["text/plain", "text/csv"])
+    1
+    """
 
 def payload_car_header() -> bytes:
     """Return the header of a CAR of payloads, with its length. It names the empty payload.

@@ -222,7 +222,7 @@ ERROR_CODES: Final[Mapping[str, ErrorCode]] = MappingProxyType(
         ),
         "record_frozen": ErrorCode(409, Conflict, "The published root is frozen."),
         "invalid_change": ErrorCode(409, Conflict, "A change cannot be applied to its map or list."),
-        "precondition_failed": ErrorCode(412, Conflict, "The newest revision does not meet If-Match or If-None-Match."),
+        "precondition_failed": ErrorCode(412, Conflict, "What the URL names does not meet If-Match or If-None-Match."),
         "too_large": ErrorCode(413, TooLarge, "The body, or the requested result, exceeds a limit."),
         "unsupported_media_type": ErrorCode(415, InvalidInput, "The body's type or content coding is not supported."),
         "range_not_satisfiable": ErrorCode(416, InvalidInput, "The range starts after the end of the payload."),

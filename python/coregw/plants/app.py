@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import uvicorn
-from litestar import Litestar, Request, Response, get, post, route
+from litestar import Litestar, Request, Response, post, route
 from litestar.exceptions import HTTPException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 
@@ -162,7 +162,7 @@ def _create_route(token: AccessToken) -> HTTPRouteHandler:
     return create_plant
 
 
-@get("/openapi.json")
+@route("/openapi.json", http_method=["GET", "HEAD"])
 async def openapi_document(request: Request[Any, Any, Any]) -> Response[bytes]:
     """The OpenAPI document, which needs no token."""
     query_parameters(request.scope)

@@ -1,4 +1,4 @@
-//! The extension `coregw._core`: the Python binding of `coregw-core` and `coregw-ops`.
+//! The extension `coregw._core`: the Python binding of `coregw-core`, `coregw-ops` and `coregw-front`.
 //!
 //! A function here converts its arguments, releases the GIL for long work (`detach`), calls a crate, and converts the
 //! result; all rules are in the crates. Types are in `python/coregw/_core.pyi`, which repeats the docstrings from here.
@@ -13,6 +13,7 @@ mod detach;
 mod engine;
 mod errors;
 mod files;
+mod http;
 mod list;
 mod map;
 mod parallel;
@@ -66,6 +67,8 @@ mod _core {
     #[cfg(unix)]
     #[pymodule_export]
     use crate::files::upload::{FolderLines, FolderUpload, PayloadBatch};
+    #[pymodule_export]
+    use crate::http::{entity_bytes, is_media_type, negotiate, precondition_status, select_range};
     #[pymodule_export]
     use crate::list::List;
     #[pymodule_export]

@@ -60,3 +60,15 @@ def test_an_error_reaches_a_client_that_truncates_its_body(gateway: str, head: b
             connection.sendall(head + b"\r\n\r\nbegun")
             connection.shutdown(socket.SHUT_WR)
             assert serving.everything(connection).startswith(b"HTTP/1.1 %d " % status)
+
+
+def test_a_client_of_http_1_0_is_not_told_to_continue(gateway: str) -> None:
+    with serving.connect(gateway) as connection:
+        head = b"POST /v1/cas HTTP/1.0\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
+        connection.sendall(head)
+        connection.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            connection.recv(4096)
+        connection.settimeout(10)
+        connection.sendall(b"hello")
+        assert serving.everything(connection).startswith(b"HTTP/1.1 201 ")

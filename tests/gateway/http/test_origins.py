@@ -141,3 +141,30 @@ def test_pages_of_the_allowed_origin_can_write(allowed: str) -> None:
         assert httpx2.post(f"{url}/v1/cas", content=b"payload", headers=headers).status_code == 201
         other = httpx2.post(f"{url}/v1/cas", content=b"payload", headers=headers | {"origin": "https://example.com"})
         assert other.status_code == (201 if allowed == "*" else 403)
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [
+        ("http://127.0.0.1/healthz", "rebound.example.org", 200),
+        ("http://rebound.example.org/healthz", "127.0.0.1", 421),
+        ("HTTPS://rebound.example.org:80/healthz", "127.0.0.1", 421),
+        ("http://localhost:1/healthz?", "127.0.0.1", 200),
+        ("http://user@localhost/healthz", "127.0.0.1", 400),
+        ("/healthz?at=http://rebound.example.org/", "127.0.0.1", 400),
+    ],
+)
+def test_the_authority_of_an_absolute_target_counts_instead_of_host(
+    url: str, target: str, host: str, status: int
+) -> None:
+    with serving.connect(url) as connection:
+        connection.sendall(f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        assert serving.everything(connection).startswith(b"HTTP/1.1 %d " % status)
+
+
+def test_a_page_of_the_host_in_an_absolute_target_can_write(url: str) -> None:
+    for origin, status in (("http://localhost:1", 201), ("http://localhost:2", 403)):
+        with serving.connect(url) as connection:
+            head = f"POST http://localhost:1/v1/cas HTTP/1.1\r\nHost: localhost:2\r\nOrigin: {origin}\r\n"
+            connection.sendall(f"{head}Connection: close\r\nContent-Length: 0\r\n\r\n".encode())
+            assert serving.everything(connection).startswith(b"HTTP/1.1 %d " % status)

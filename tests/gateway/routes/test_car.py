@@ -206,7 +206,9 @@ def test_another_media_type_is_refused_with_415(client: httpx2.Client, expect_re
     for given in ("", "application/octet-stream", "application/vnd.ipld.car; version=3", "application/vnd.ipld.raw"):
         answer = client.post("/v1/car", content=car, headers={"content-type": given} if given else {})
         assert (given or "no Content-Type") in expect_refusal(answer, 415, "unsupported_media_type")
-    for given in ("application/vnd.ipld.car", "Application/vnd.ipld.CAR;version=1"):
+    block_type = client.get("/ipfs/bafkqaaa?format=car").headers["content-type"]
+    assert block_type == "application/vnd.ipld.car; version=1; order=dfs; dups=n"
+    for given in ("application/vnd.ipld.car", "Application/vnd.ipld.CAR;version=1", block_type):
         assert client.post("/v1/car", content=car, headers={"content-type": given}).status_code == 201
     coded = client.post("/v1/car", content=car, headers=TYPE | {"content-encoding": "gzip"})
     expect_refusal(coded, 415, "unsupported_media_type")
@@ -351,6 +353,10 @@ def test_cars_of_others_are_taken(client: httpx2.Client) -> None:
             assert (answer.status_code, answer.json()) == (201, {"roots": roots, "blocks": 2, "bytes": len(car)})
     named = client.post("/v1/car", content=second, headers={"content-type": "application/vnd.ipld.car; version=2"})
     assert named.status_code == 201
+    for body in (first, iter([first])):  # in memory and spooled
+        other = client.post("/v1/car", content=body, headers={"content-type": "application/vnd.ipld.car; version=2"})
+        assert (other.status_code, other.json()["error"]) == (415, "unsupported_media_type")
+        assert "version=2" in other.json()["message"]
     assert client.get(f"/ipfs/{roots[0]}?format=raw").content == folder
     assert client.get(f"/v1/cas/{roots[1]}").content == leaf
 

@@ -255,12 +255,6 @@ def test_if_range_must_name_the_payload(client: httpx2.Client, cid: str) -> None
         assert answer.status_code == status
 
 
-def test_range_of_the_empty_payload_is_416(client: httpx2.Client, expect_refusal: Refusal) -> None:
-    name = client.post("/v1/cas", content=b"").json()["cid"]
-    for value in ("bytes=0-", "bytes=-1"):
-        expect_refusal(client.get(f"/v1/cas/{name}", headers={"range": value}), 416, "range_not_satisfiable")
-
-
 @pytest.mark.parametrize(("start", "end"), [(0, None), (1, 2 * MIB + 5), (MIB - 1, MIB + 1), (5, 3 * MIB)])
 def test_large_payload_is_streamed(client: httpx2.Client, big: tuple[str, bytes], start: int, end: int | None) -> None:
     name, data = big

@@ -169,9 +169,75 @@ def test_content_location_and_vary_are_set_if_accept_decides(block: Block, cid: 
     negotiated = block(query="filename=a%20b.bin", accept=RAW).headers
     assert negotiated["content-location"] == f"/ipfs/{cid}?format=raw&filename=a%20b.bin"
     assert negotiated["vary"] == "Accept"
-    named = block(accept=CAR).headers
-    assert "content-location" not in named
-    assert "vary" not in named
+    for accept in (RAW, "*/*", "text/html"):
+        named = block(accept=accept).headers
+        assert "content-location" not in named
+        assert "vary" not in named
+
+
+def test_content_location_is_set_if_format_and_accept_differ(block: Block, cid: str) -> None:
+    named = block(accept=f"{CAR}, {RAW};q=0.9").headers
+    assert (named["content-type"], named["content-location"]) == (RAW, f"/ipfs/{cid}?format=raw")
+    car = block(query="car-dups=n&format=car", accept=RAW).headers
+    assert car["content-location"] == f"/ipfs/{cid}?format=car&car-dups=n"
+    assert "vary" not in car
+
+
+@pytest.mark.parametrize(
+    ("accept", "sent"),
+    [
+        (f"{CAR};version=2", None),
+        (f"{CAR};version=2, {RAW};q=0.1", RAW),
+        (f"{CAR};version=1, {RAW};q=0.1", f"{CAR}; version=1; order=dfs; dups=n"),
+        (f"{CAR};order=bfs", None),
+        (f"{CAR};order=unk;dups=y", f"{CAR}; version=1; order=dfs; dups=y"),
+        (f"{CAR};dups=n;q=0.5, {CAR};dups=y", f"{CAR}; version=1; order=dfs; dups=y"),
+        (f"{CAR};dups=n;q=0, {CAR}", f"{CAR}; version=1; order=dfs; dups=y"),
+        (f"{CAR};q=0, */*;q=0.1", "application/octet-stream"),
+        (f'text/html;a=", {RAW}"', None),
+    ],
+)
+def test_parameters_and_weights_of_accept_count(
+    block: Block, expect_refusal: Refusal, accept: str, sent: str | None
+) -> None:
+    answer = block(query="", accept=accept)
+    if sent is None:
+        expect_refusal(answer, 400, "invalid_request")
+    else:
+        assert (answer.status_code, answer.headers["content-type"]) == (200, sent)
+
+
+def test_repeated_blocks_that_accept_decides_are_named_for_caches(block: Block, cid: str) -> None:
+    negotiated = block(query="", accept=f"{CAR};dups=y").headers
+    assert negotiated["content-location"] == f"/ipfs/{cid}?format=car&car-dups=y"
+    named = block(query="format=car", accept=f"{CAR};dups=y").headers
+    assert (named["content-type"][-6:], named["vary"]) == ("dups=y", "Accept")
+
+
+@METHODS
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ("0:*", 200),
+        ("0:0", 200),
+        ("10:99999", 200),
+        ("-5:*", 200),
+        ("-99999:0", 200),
+        ("880:*", 400),
+        ("9000:9999", 400),
+        ("-9999:-9000", 400),
+        ("5:3", 400),
+        ("a:b", 400),
+    ],
+)
+def test_entity_bytes_outside_of_the_entity_are_a_bad_request(
+    block: Block, method: str, asked: str, status: int
+) -> None:
+    assert len(DATA) == 880
+    answer = block(method, query=f"format=car&entity-bytes={asked}")
+    assert answer.status_code == status
+    if status == 400 and method == "GET":
+        assert "entity-bytes" in answer.json()["message"]
 
 
 def test_parameters_of_car_requests_are_ignored(block: Block) -> None:
@@ -284,12 +350,13 @@ def test_a_block_that_is_not_held_is_not_found(
 
 
 @METHODS
-def test_only_if_cached_gives_412_without_a_body_for_what_is_not_held(
-    block: Block, cid_of: Callable[..., str], method: str
+def test_only_if_cached_gives_412_for_what_is_not_held(
+    block: Block, cid_of: Callable[..., str], expect_refusal: Refusal, method: str
 ) -> None:
     answer = block(method, cid_of(b"never stored"), cache_control="max-age=0, Only-If-Cached")
-    assert (answer.status_code, answer.content) == (412, b"")
-    assert answer.headers["cache-control"] == "no-store"
+    assert (answer.status_code, answer.headers["cache-control"]) == (412, "no-store")
+    if method == "GET":
+        expect_refusal(answer, 412, "precondition_failed")
     assert block(method, cache_control="only-if-cached").status_code == 200
     assert block(method, "nonsense", cache_control="only-if-cached").status_code == 400
 
@@ -318,7 +385,7 @@ def test_ipns_is_not_served(client: httpx2.Client, expect_refusal: Refusal) -> N
 def test_a_car_is_negotiated_and_cached(client: httpx2.Client, block: Block, cid: str) -> None:
     answer = block(query="dag-scope=block", accept=f"{CAR};order=dfs;dups=y, {RAW};q=0.5")
     assert answer.headers["content-type"].endswith("dups=y")
-    assert answer.headers["content-location"] == f"/ipfs/{cid}?format=car&dag-scope=block"
+    assert answer.headers["content-location"] == f"/ipfs/{cid}?format=car&dag-scope=block&car-dups=y"
     assert (answer.headers["vary"], answer.headers["accept-ranges"]) == ("Accept", "none")
     known = block(query="format=car&dag-scope=block", if_none_match=answer.headers["etag"])
     assert (known.status_code, known.content) == (304, b"")

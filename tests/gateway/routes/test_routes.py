@@ -133,3 +133,10 @@ def test_a_parameter_is_one_segment(client: httpx2.Client, path: str) -> None:
 
 def test_the_name_of_a_route_is_not_a_cid(client: httpx2.Client) -> None:
     assert client.get("/v1/cas/has").json()["error"] == "method_not_allowed"
+
+
+def test_there_is_a_head_wherever_there_is_a_get(operations: list[Operation]) -> None:
+    methods = defaultdict[str, set[str]](set)
+    for operation in operations:
+        methods[operation.path].add(operation.method)
+    assert [path for path, found in methods.items() if "GET" in found and "HEAD" not in found] == []

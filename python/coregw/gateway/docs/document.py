@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["MANAGEMENT", "Operation", "build_document", "operations_of"]
 
 _TEXT: Final[Mapping[str, object]] = {"type": "string"}
-_NAME: Final[Mapping[str, object]] = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"}
+_NAME: Final[Mapping[str, object]] = {
+    "type": "string",
+    "pattern": r"^([A-Za-z0-9_-]|\.{1,2}[A-Za-z0-9_-]|\.{3})[A-Za-z0-9._-]*$",
+    "maxLength": 128,
+}
 _BEARER: Final = "bearer"
 _CODES_EVERYWHERE: Final = ("invalid_request", "internal", "unavailable")
 _PATH_PARAMETERS: Final[Mapping[str, Parameter]] = {
@@ -40,8 +44,10 @@ _PATH_PARAMETERS: Final[Mapping[str, Parameter]] = {
     "root": Parameter("The CID of the caller-selected base root."),
     "first": Parameter("The root of the first map."),
     "second": Parameter("The root of the second map, of the same suite."),
-    "scope": Parameter("The scope of the name: 1 to 128 of the characters `A-Za-z0-9._-`.", _NAME),
-    "name": Parameter("The name of a published root in its scope: 1 to 128 of the characters `A-Za-z0-9._-`.", _NAME),
+    "scope": Parameter("The scope of the name: 1 to 128 of the characters `A-Za-z0-9._-`, not `.` or `..`.", _NAME),
+    "name": Parameter(
+        "The name of a published root in its scope: 1 to 128 of the characters `A-Za-z0-9._-`, not `.` or `..`.", _NAME
+    ),
 }
 _RENAMED: Final[Mapping[str, str]] = {"scope_name": "scope"}
 """Path parameters whose own names Litestar reserves."""
@@ -50,8 +56,8 @@ _REQUEST_HEADERS: Final[Mapping[str, Parameter]] = {
     "Range": Parameter("One range of bytes, such as `bytes=0-99`; several, and other units, get the whole."),
     "If-Range": Parameter("Range is ignored unless this is the ETag."),
     "If-None-Match": Parameter("ETags of what the client has."),
-    "If-Match": Parameter('The ETag of the newest revision, such as `"7"`; another is a 412.'),
-    "Cache-Control": Parameter("`only-if-cached` requests a 412 if the block is not held."),
+    "If-Match": Parameter('The ETag of what is expected, such as `"7"` for a revision; another is a 412.'),
+    "Cache-Control": Parameter("`only-if-cached` requests a 412 `precondition_failed` instead of a 404."),
 }
 _ERROR_HEADERS: Final[Mapping[str, Mapping[str, str]]] = {
     "unauthorized": {"WWW-Authenticate": "`Bearer`."},

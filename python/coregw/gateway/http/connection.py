@@ -12,8 +12,8 @@ Besides this module and its parts, `coregw.gateway.http.deadlines` and `coregw.g
 
 - ``HttpToolsProtocol`` (subclassed; `data_received` and `send_400_response` are replaced): the parser's callbacks,
   `timeout_keep_alive_handler`, `_start_asgi_task`, `_unset_keepalive_if_required`, and the attributes ``app``,
-  ``app_state`` (copied into each scope), ``client``, ``cycle``, ``flow``, ``headers`` (to which `on_header` appends),
-  ``loop``, ``parser``, ``pipeline``, ``scope``, ``transport`` and ``url``;
+  ``app_state`` (copied into each scope), ``client``, ``cycle``, ``expect_100_continue``, ``flow``,
+  ``headers`` (to which `on_header` appends), ``loop``, ``parser``, ``pipeline``, ``scope``, ``transport`` and ``url``;
 - ``FlowControl`` (subclassed);
 - ``RequestResponseCycle`` (subclassed): `send`, ``chunked_encoding``, ``disconnected``, ``flow``, ``keep_alive``,
   ``message_event``, ``response_complete``, ``response_started``, ``scope``, ``transport`` and
@@ -40,6 +40,7 @@ from coregw.gateway.http.framing import (
     Trailers,
     check_head,
     head_without_upgrade,
+    replace_host,
 )
 from coregw.gateway.http.origins import Fault
 from coregw.gateway.http.problems import UNCACHED
@@ -199,15 +200,18 @@ class GatewayProtocol(LimitedProtocol):
         """Parser callback: the head is complete. Validates it and starts the request, or lets it wait for its turn."""
         self._unused_bytes = 0
         self._disarm()
-        method = self.parser.get_method()
+        method, is_http_1_1 = self.parser.get_method(), self.parser.get_http_version() != "1.0"
+        replace_host(self.url, self.headers, is_http_1_1=is_http_1_1)
         self._body_left, fault = check_head(
             method,
             self.url,
             self.headers,
             self.shared.origins,
-            is_http_1_1=self.parser.get_http_version() != "1.0",
+            is_http_1_1=is_http_1_1,
             max_bytes=self.settings.header_bytes,
         )
+        if not is_http_1_1:
+            self.expect_100_continue = False  # such a client cannot parse it (RFC 9110 section 10.1.1)
         if self.parser.should_upgrade():
             if method == b"CONNECT":
                 raise Rejected("the gateway is not a proxy: CONNECT is not supported")

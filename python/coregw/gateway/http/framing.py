@@ -24,6 +24,7 @@ __all__ = [
     "Trailers",
     "check_head",
     "head_without_upgrade",
+    "replace_host",
 ]
 
 HEAD_END: Final = b"\r\n\r\n"
@@ -34,6 +35,8 @@ SHORTEST_HEAD: Final = len(b"GET / HTTP/1.0\r\n\r\n")
 
 _HOST: Final = re.compile(rb"[0-9A-Za-z!$&'()*+,;=\-._~:\[\]@%]*")
 """The characters of a Host (RFC 3986 section 3.2)."""
+_AUTHORITY: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.\-]*://([^/?#]*)")
+"""The start of a target in absolute form (RFC 9112 section 3.2.2), with what stands for Host."""
 _CHECKED: Final = BROWSER_HEADERS | {b"host", b"content-length", b"transfer-encoding"}
 """The headers that `check_head` looks at."""
 
@@ -176,6 +179,26 @@ def check_head(
     if browser is None and (host in origins.known_hosts or not origins.checks_hosts):
         return length, None
     return length, origins.fault(method, host, browser or {})
+
+
+def replace_host(target: bytes, headers: _Headers, *, is_http_1_1: bool) -> None:
+    """Replace the value of Host by the authority of a target in absolute form (RFC 9112 section 3.2.2), if it is one.
+
+    HTTP/1.0 may leave Host out; then it is added. An invalid or missing Host stays one, for `check_head` to refuse.
+
+    Raises:
+        Rejected: If the authority is empty or has user information.
+    """
+    if target[:1] == b"/" or (absolute := _AUTHORITY.match(target)) is None:
+        return
+    authority = absolute[1]
+    if not authority or b"@" in authority:
+        raise Rejected("invalid authority in the request target")
+    if not is_http_1_1 and all(name != b"host" for name, _ in headers):
+        headers.append((b"host", authority))
+    for place, (name, value) in enumerate(headers):
+        if name == b"host" and _HOST.fullmatch(value) is not None:
+            headers[place] = (name, authority)
 
 
 def head_without_upgrade(method: bytes, target: bytes, version: str, headers: _Headers) -> bytes:

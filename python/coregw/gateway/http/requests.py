@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
+from coregw._core import is_media_type, negotiate
 from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -16,17 +17,16 @@ __all__ = [
     "check_json_type",
     "check_payload_type",
     "declared_length",
+    "has_media_type",
     "header",
-    "is_media_type",
-    "is_preferred",
-    "media_ranges",
+    "header_bytes",
+    "preferred",
     "query_integer",
     "query_parameters",
 ]
 
 _JSON: Final = "application/json"
 _INTEGER: Final = re.compile("0|[1-9][0-9]{0,15}")
-_WEIGHT: Final = re.compile(r"q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)")  # RFC 9110, section 12.4.2
 _BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
@@ -37,8 +37,14 @@ def header(scope: HTTPScope, name: bytes) -> str | None:
         scope: The ASGI scope.
         name: The header's name in lower case.
     """
-    values = [value.decode("latin-1") for each, value in scope["headers"] if each == name]
-    return ", ".join(values) if values else None
+    value = header_bytes(scope, name)
+    return None if value is None else value.decode("latin-1")
+
+
+def header_bytes(scope: HTTPScope, name: bytes) -> bytes | None:
+    """Return a header's value as `header` does, undecoded."""
+    values = [value for each, value in scope["headers"] if each == name]
+    return b", ".join(values) if values else None
 
 
 def declared_length(scope: HTTPScope) -> int | None:
@@ -54,7 +60,7 @@ def check_json_type(scope: HTTPScope) -> None:
         InvalidInput: If it has another type or is compressed (code ``unsupported_media_type``).
     """
     given = header(scope, b"content-type")
-    if given and given != _JSON and not is_media_type(given, _JSON, "charset", "utf-8"):
+    if given and given != _JSON and not has_media_type(scope, f"{_JSON}; charset=utf-8"):
         raise InvalidInput(f"Content-Type is {given!r:.200}, expected application/json", code="unsupported_media_type")
     check_content_coding(scope)
 
@@ -72,60 +78,26 @@ def check_payload_type(scope: HTTPScope) -> None:
     check_content_coding(scope)
 
 
-def is_media_type(given: str, media_type: str, parameter: str, value: str) -> bool:
-    """Whether a Content-Type is `media_type`, alone or with one parameter that has this value. O(length).
-
-    Args:
-        given: The header's value.
-        media_type: In lower case, as the parameter's name and value.
-        parameter: The name of the only parameter that is accepted.
-        value: The only value that is accepted, with or without quotes.
-    """
-    kind, *parameters = (part.strip() for part in given.lower().split(";", 3))
-    if parameters and not parameters[-1]:
-        parameters.pop()  # after a semicolon at the end
-    if kind != media_type or len(parameters) > 1:
-        return False
-    if not parameters:
-        return True
-    name, _, found = parameters[0].partition("=")
-    return name.rstrip() == parameter and found.lstrip() in (value, f'"{value}"')
-
-
-def media_ranges(accept: str) -> list[tuple[float, str, list[str]]]:
-    """Return the media ranges in Accept with their weights and parameters, the most wanted first. O(n log n).
-
-    A range without a valid weight has weight 1; ranges of equal weight stay in their order.
-    """
-    found = []
-    for each in accept.split(","):
-        name, *parameters = (part.strip().lower() for part in each.split(";"))
-        weights = [_WEIGHT.fullmatch(parameter) for parameter in parameters]
-        found.append((next((float(match[1]) for match in weights if match), 1.0), name, parameters))
-    found.sort(key=lambda each: -each[0])
-    return found
-
-
-def is_preferred(scope: HTTPScope, media_type: str, default: str) -> bool:
-    """Whether Accept names `media_type`, and wants it more than `default`, or as much and names it first.
-
-    The weight of `default` is that of the most specific range that it is in (RFC 9110, section 12.5.1).
+def has_media_type(scope: HTTPScope, *offers: str) -> bool:
+    """Whether the body's Content-Type is one of some media types; false if there is none. O(length).
 
     Args:
         scope: The ASGI scope.
-        media_type: In lower case.
-        default: What is sent to clients that name neither; in lower case.
+        offers: Media types with the parameters that they may have (`coregw._core.is_media_type`).
     """
-    accept = header(scope, b"accept")
-    if accept is None or media_type not in accept.lower():
-        return False  # as of most requests
-    ranges = media_ranges(accept)
-    names = [name for _, name, _ in ranges]
-    if media_type not in names or not ranges[names.index(media_type)][0]:
-        return False
-    wider = (default, default.partition("/")[0] + "/*", "*/*")
-    alternative = next((name for name in wider if name in names), None)
-    return alternative is None or names.index(media_type) < names.index(alternative)
+    given = header_bytes(scope, b"content-type")
+    return given is not None and is_media_type(given, list(offers))
+
+
+def preferred(scope: HTTPScope, *offers: str) -> int | None:
+    """Return the index of the media type that Accept wants most; None if it wants none of them or is absent.
+
+    Args:
+        scope: The ASGI scope.
+        offers: Media types with their parameters (`coregw._core.negotiate`).
+    """
+    accept = header_bytes(scope, b"accept")
+    return None if accept is None else negotiate(accept, list(offers))
 
 
 def check_content_coding(scope: HTTPScope) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from litestar import Request, get, post
+from litestar import Request, post, route
 
 from coregw._core import Cid
 from coregw.errors import CoregwError, InvalidInput
@@ -62,9 +62,13 @@ async def gc(request: Request[Any, Any, Any]) -> Reply:
     return management.operations.stream(request.scope, "gc", _collecting(management, asked))
 
 
-@get("/pins", opt={DESCRIPTION: Description("The pins, by name.", answer=PinnedRoots, codes=("unauthorized",))})
-async def list_pins(request: Request[Any, Any, Any]) -> Reply:
-    """``GET /admin/v1/maintenance/pins``."""
+@route(
+    "/pins",
+    http_method=["GET", "HEAD"],
+    opt={DESCRIPTION: Description("The pins, by name.", answer=PinnedRoots, codes=("unauthorized",))},
+)
+async def pins(request: Request[Any, Any, Any]) -> Reply:
+    """``GET`` and ``HEAD /admin/v1/maintenance/pins``."""
     query_parameters(request.scope)
     return _reply(PinnedRoots(pins=await Pins(Management.of(request).gateway.engine.store).all()))
 
@@ -104,7 +108,7 @@ async def unpin(request: Request[Any, Any, Any]) -> Reply:
     return _reply(await Pins(management.gateway.engine.store).remove(asked.name))
 
 
-handlers: Final = (gc, list_pins, pin, unpin)
+handlers: Final = (gc, pins, pin, unpin)
 
 
 async def run_on_schedule(management: Management) -> None:

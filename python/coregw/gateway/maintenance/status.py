@@ -7,7 +7,7 @@ import time
 from typing import Any, Final
 from uuid import UUID
 
-from litestar import Request, get
+from litestar import Request, route
 
 from coregw._core import __version__
 from coregw.gateway.docs.description import DESCRIPTION, Description
@@ -51,8 +51,9 @@ class Status(Message, frozen=True, kw_only=True):
     operations: list[RunningOperation]
 
 
-@get(
+@route(
     "/status",
+    http_method=["GET", "HEAD"],
     opt={
         DESCRIPTION: Description(
             "Version, processes, addresses, and the long operations in progress.",
@@ -62,7 +63,7 @@ class Status(Message, frozen=True, kw_only=True):
     },
 )
 async def status(request: Request[Any, Any, Any]) -> Reply:
-    """``GET /admin/v1/maintenance/status``."""
+    """``GET`` and ``HEAD /admin/v1/maintenance/status``."""
     query_parameters(request.scope)
     management = Management.of(request)
     settings = management.gateway.settings

@@ -10,13 +10,15 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from litestar import Request, Router, get, post, route
+from litestar import Request, Router, post, route
 from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations at run time
 from msgspec import UNSET, Struct
 
 from coregw.errors import Conflict, InvalidInput
 from coregw.gateway.context import Gateway
 from coregw.gateway.docs.description import DESCRIPTION, Description, Parameter
+from coregw.gateway.http.content import CONDITIONS, conditional
+from coregw.gateway.http.problems import UNCACHED
 from coregw.gateway.http.replies import Reply, json_reply
 from coregw.gateway.http.requests import header, query_integer, query_parameters
 from coregw.messages import MAX_INTEGER, decode, encode
@@ -37,13 +39,23 @@ _LISTING: Final[Mapping[str, Any]] = {
 _ETAG: Final = "The revision, in quotes; that of a frozen record ends with `.frozen`."
 _NEWEST: Final[Mapping[str, Any]] = {
     "summary": "The newest revision of a published root.",
-    "codes": ("unauthorized", "record_not_found"),
+    "codes": ("unauthorized", "record_not_found", "precondition_failed"),
     "headers": {"ETag": _ETAG},
+    "request_headers": CONDITIONS,
+    "others": {304: "If-None-Match names the newest revision."},
 }
 _HISTORY: Final[Mapping[str, Any]] = {
     "summary": "Every revision of a published root, oldest first.",
     "codes": ("unauthorized", "record_not_found"),
     "query": {"after": Parameter.integer("Start after this revision.", 0, MAX_INTEGER), **_LIMIT},
+}
+_PROOF: Final[Mapping[str, Any]] = {
+    "summary": "A revision of a published root, with proofs in a tree of the name's log: what is signed.",
+    "codes": ("unauthorized", "record_not_found"),
+    "query": {
+        "old": Parameter.integer("The size of the tree that was signed before; 0 if absent.", 0, MAX_INTEGER),
+        "size": Parameter.integer("The size of the tree; the whole log if absent.", 1, MAX_INTEGER),
+    },
 }
 _RECORD_TAG: Final = re.compile(r'"([1-9][0-9]{0,15})(?:\.frozen)?"')
 
@@ -146,7 +158,8 @@ def _required_revision(request: Request[Any, Any, Any]) -> int | None:
 async def get_record(request: Request[Any, Any, Any], scope_name: FromPath[str], name: FromPath[str]) -> Reply:
     """``GET`` and ``HEAD /admin/v1/scopes/{scope}/roots/{name}``."""
     query_parameters(request.scope)
-    return _record_reply(await Gateway.of(request).engine.publications.get(scope_name, name))
+    record = await Gateway.of(request).engine.publications.get(scope_name, name)
+    return conditional(request.scope, _etag(record), {"ETag": _etag(record), **UNCACHED}) or _record_reply(record)
 
 
 @route(
@@ -192,23 +205,18 @@ async def freeze(request: Request[Any, Any, Any], scope_name: FromPath[str], nam
     return _record_reply(await gateway.engine.publications.freeze(scope_name, name))
 
 
-@get(
+@route(
     f"{_RECORD}/proof",
+    http_method=["GET", "HEAD"],
     opt={
-        DESCRIPTION: Description(
-            "A revision of a published root, with proofs in a tree of the name's log: what is signed.",
-            answer=PublicationProof,
-            codes=("unauthorized", "record_not_found"),
-            query={
-                "old": Parameter.integer("The size of the tree that was signed before; 0 if absent.", 0, MAX_INTEGER),
-                "size": Parameter.integer("The size of the tree; the whole log if absent.", 1, MAX_INTEGER),
-            },
-            operation_id="prove_record",
-        )
+        DESCRIPTION: {
+            "GET": Description(**_PROOF, answer=PublicationProof, operation_id="prove_record"),
+            "HEAD": Description(**_PROOF, operation_id="head_proof"),
+        }
     },
 )
 async def prove(request: Request[Any, Any, Any], scope_name: FromPath[str], name: FromPath[str]) -> Reply:
-    """``GET /admin/v1/scopes/{scope}/roots/{name}/proof``."""
+    """``GET`` and ``HEAD /admin/v1/scopes/{scope}/roots/{name}/proof``."""
     given = query_parameters(request.scope, "old", "size")
     old = query_integer("old", given.get("old", "0"), 0, MAX_INTEGER)
     size = query_integer("size", given["size"], 1, MAX_INTEGER) if "size" in given else None
@@ -243,14 +251,19 @@ async def sign(request: Request[Any, Any, Any], scope_name: FromPath[str], name:
     return _reply(await gateway.engine.publications.sign(scope_name, name, signed.checkpoint))
 
 
+def _etag(record: PublishedRecord) -> str:
+    """Return a record's entity tag: freezing changes a record, but not its revision."""
+    return f'"{record.revision}{".frozen" if record.frozen else ""}"'
+
+
 def _record_reply(record: PublishedRecord) -> Reply:
-    """Return a response with one record, and its entity tag: freezing changes a record, but not its revision."""
-    return _reply(record, {"ETag": f'"{record.revision}{".frozen" if record.frozen else ""}"'})
+    """Return a response with one record."""
+    return _reply(record, {"ETag": _etag(record)})
 
 
 def _reply(message: Struct, headers: Mapping[str, str] = {}) -> Reply:
     """Return a response that is not cached, since records change."""
-    return json_reply(encode(message), headers={"Cache-Control": "no-store", **headers})
+    return json_reply(encode(message), headers={**UNCACHED, **headers})
 
 
 def _limit(given: dict[str, str]) -> int:

@@ -20,8 +20,8 @@ from coregw.gateway.http.replies import Reply, json_reply
 from coregw.gateway.http.requests import (
     check_content_coding,
     declared_length,
+    has_media_type,
     header,
-    is_media_type,
     query_integer,
     query_parameters,
 )
@@ -33,6 +33,12 @@ from coregw.messages.car import MAX_WHOLE_CAR_BYTES, CarTaken
 __all__ = ["handlers"]
 
 _TYPE: Final = f"{CAR}; version=1"
+_TYPES: Final = {
+    version: [f"{CAR}; version={version}; order={order}; dups={dups}" for order in ("dfs", "unk") for dups in "yn"]
+    for version in (1, 2)
+}
+"""The media types of a body, by the version that it may have. Its order and repeated blocks do not matter."""
+
 _MAX_BUFFERED_BYTES: Final = 4 * MIB  # of an upload that is being spooled
 _MEMORY_FACTOR: Final = 12  # the shortest block has 5 bytes, and takes 60 of memory
 _CODES: Final = ("invalid_cid", "kind_mismatch", "root_not_found")
@@ -109,11 +115,11 @@ async def take_car(request: Request[Any, Any, Any]) -> Reply:
     """``POST /v1/car``. A short CAR is kept in memory, any other is spooled."""
     gateway = Gateway.of(request)
     query_parameters(request.scope)
-    _check_type(request)
+    is_v2 = _is_declared_v2(request)
     length = declared_length(request.scope)
     if length is not None and length <= MAX_WHOLE_CAR_BYTES:
         async with gateway.bodies.whole(request.scope, request.receive, gateway.settings.car_bytes) as whole:
-            return json_reply(await gateway.engine.cars.import_whole(whole), 201)
+            return json_reply(await gateway.engine.cars.import_whole(whole, is_v2=is_v2), 201)
     slot = gateway.imports.take(peer_of(request.scope), arrival_of(request.scope))
     try:
         body = gateway.bodies.streamed(
@@ -124,7 +130,7 @@ async def take_car(request: Request[Any, Any, Any]) -> Reply:
             factor=_MEMORY_FACTOR,
         )
         with body as chunks:
-            imported = await gateway.engine.cars.import_car(chunks)
+            imported = await gateway.engine.cars.import_car(chunks, is_v2=is_v2)
     finally:
         gateway.imports.leave(slot)
     return json_reply(imported, 201)
@@ -138,14 +144,20 @@ def _with_payloads(given: dict[str, str]) -> bool:
     return value == "true"
 
 
-def _check_type(request: Request[Any, Any, Any]) -> None:
-    """Check that the body is a CARv1 or CARv2. Raises `InvalidInput` (code ``unsupported_media_type``) if it is not."""
-    given = header(request.scope, b"content-type") or ""
-    if not any(is_media_type(given, CAR, "version", version) for version in ("1", "2")):
+def _is_declared_v2(request: Request[Any, Any, Any]) -> bool:
+    """Return whether Content-Type says that the body is a CARv2. Otherwise it may still be one: a CARv1 is in it.
+
+    Raises:
+        InvalidInput: If the body is no CARv1 or CARv2, or is compressed (code ``unsupported_media_type``).
+    """
+    versions = [version for version, types in _TYPES.items() if has_media_type(request.scope, *types)]
+    if not versions:
+        given = header(request.scope, b"content-type")
         found = f"Content-Type is {given!r:.200}" if given else "no Content-Type"
         message = f"{found}, expected {_TYPE}"
         raise InvalidInput(message, code="unsupported_media_type")
     check_content_coding(request.scope)
+    return versions == [2]
 
 
 handlers: Final = (get_car, take_car)

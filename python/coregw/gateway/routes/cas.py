@@ -13,7 +13,7 @@ from coregw.gateway.docs.description import CAR, JSON, OCTETS, Description, Para
 from coregw.gateway.http.content import Representation, described_get, described_head, gated
 from coregw.gateway.http.dispatch import hot_route
 from coregw.gateway.http.replies import Reply, json_reply
-from coregw.gateway.http.requests import check_payload_type, declared_length, header, is_media_type, query_parameters
+from coregw.gateway.http.requests import check_payload_type, declared_length, has_media_type, query_parameters
 from coregw.gateway.limits.peers import peer_of
 from coregw.messages import CasCreated, encode
 from coregw.messages.batch import GetBatchRequest, HasBatchRequest, HasBatchResult
@@ -103,7 +103,7 @@ async def get_payloads(gateway: Gateway, scope: HTTPScope, receive: Receive) -> 
 async def has_payloads(gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
     """``POST /v1/cas/has``, which never stores anything. Any body that is not declared as JSON is binary."""
     limit, renews = gateway.settings.json_body_bytes, gateway.write_access.allows(scope)
-    if is_media_type(header(scope, b"content-type") or "", JSON, "charset", "utf-8"):
+    if has_media_type(scope, f"{JSON}; charset=utf-8"):
         async with gateway.json_body(scope, receive, limit) as body:
             return json_reply(await gateway.engine.payloads.batch_held(body, renews=renews))
     query_parameters(scope)

@@ -17,9 +17,9 @@ from litestar import Request, route
 
 from coregw._core import __version__
 from coregw.gateway.docs.description import DESCRIPTION, Description
-from coregw.gateway.http.conditions import is_listed
+from coregw.gateway.http.content import CONDITIONS, conditional
 from coregw.gateway.http.replies import Reply, json_reply
-from coregw.gateway.http.requests import header, query_parameters
+from coregw.gateway.http.requests import header, preferred, query_parameters
 from coregw.messages import encode
 from coregw.messages.common import About
 
@@ -111,7 +111,8 @@ def _handler(site: _Site, path: str, prefix: str, name: str, media_type: str, su
         summary,
         answer=media_type,
         headers=_DESCRIBED_HEADERS,
-        request_headers=("If-None-Match",),
+        codes=("precondition_failed",),
+        request_headers=CONDITIONS,
         others=_NOT_MODIFIED | (_MOVED if is_page else {}),
     )
 
@@ -126,20 +127,20 @@ def _handler(site: _Site, path: str, prefix: str, name: str, media_type: str, su
 
 
 def _explorer_page() -> HTTPRouteHandler:
-    """Return the route of ``/``: the explorer, or for clients that accept JSON and no HTML what serves it."""
+    """Return the route of ``/``: the explorer, or for clients that prefer JSON to HTML what serves it."""
     description = Description(
-        "The explorer: a page that verifies proofs in the browser. As JSON, if only that is accepted: what this is.",
+        "The explorer: a page that verifies proofs in the browser. As JSON, if Accept prefers it: what this is.",
         answer=(_HTML, About),
         headers=_DESCRIBED_HEADERS,
-        request_headers=("If-None-Match",),
+        codes=("precondition_failed",),
+        request_headers=CONDITIONS,
         others=_NOT_MODIFIED,
     )
 
     @route(_EXPLORER_PATH, http_method=["GET", "HEAD"], name="explorer_index", opt={DESCRIPTION: description})
     async def explorer_index(request: Request[Any, Any, Any]) -> Reply:
         query_parameters(request.scope)
-        accepted = header(request.scope, b"accept") or ""
-        if _JSON in accepted and _HTML not in accepted:
+        if preferred(request.scope, _HTML, _JSON) == 1:
             service = About(version=__version__)
             return json_reply(encode(service), headers={"Cache-Control": "no-cache", "Vary": "Accept"})
         return _send(_EXPLORER, "index.html", _HTML, request, {"Vary": "Accept"})
@@ -154,9 +155,8 @@ def _send(
     gzipped = _ACCEPTS_GZIP.search(header(request.scope, b"accept-encoding") or "") is not None
     file = _read(site.folder, name, gzipped=gzipped)
     headers = site.headers | file.headers | dict(further)
-    if is_listed(file.headers["ETag"], header(request.scope, b"if-none-match") or ""):
-        return Reply(status=304, headers=headers)
-    return Reply(file.content, media_type=f"{media_type}; charset=utf-8", headers=headers)
+    unmet = conditional(request.scope, file.headers["ETag"], headers)
+    return unmet or Reply(file.content, media_type=f"{media_type}; charset=utf-8", headers=headers)
 
 
 @cache

@@ -10,27 +10,26 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, Self, cast
 from urllib.parse import quote
 
 from litestar import Request, route
 from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations at run time
 
-from coregw._core import Cid, block_head, car_header
+from coregw._core import Cid, block_head, car_header, entity_bytes, negotiate
 from coregw.engine import StoredPayload
 from coregw.engine.dags import RAW_CODEC, Scope
 from coregw.errors import InvalidInput, NotFound
 from coregw.gateway.context import Gateway
 from coregw.gateway.docs.description import CAR, DESCRIPTION, OCTETS, Description, Parameter
-from coregw.gateway.http.conditions import is_listed
-from coregw.gateway.http.content import IMMUTABLE, Representation, gated
-from coregw.gateway.http.problems import UNCACHED
+from coregw.gateway.http.content import CONDITIONS, IMMUTABLE, Representation, conditional, gated
+from coregw.gateway.http.problems import Problem
 from coregw.gateway.http.replies import Reply
-from coregw.gateway.http.requests import header, media_ranges, query_parameters
+from coregw.gateway.http.requests import header, header_bytes, query_parameters
 
 __all__ = ["handlers"]
 
-_Wanted = Literal["raw", "car", "any"]
+_Format = Literal["raw", "car", "any"]
 _RAW: Final = "application/vnd.ipld.raw"
 _CAR_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "dag-scope": ("block", "entity", "all"),
@@ -38,12 +37,12 @@ _CAR_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "car-order": ("dfs", "unk"),
     "car-dups": ("y", "n"),
 }
-_ENTITY_BYTES: Final = re.compile(r"-?[0-9]{1,19}:(\*|-?[0-9]{1,19})")
-_FORMATS: Final[Mapping[str, _Wanted]] = {_RAW: "raw", CAR: "car"}
-_WILDCARDS: Final = ("*/*", "application/*", OCTETS)
+_CARS: Final = [f"{CAR}; version=1; order={order}; dups={dups}" for order in ("dfs", "unk") for dups in "ny"]
+"""With one block, each order is right, and blocks are repeated and not repeated."""
+_OFFERS: Final = [OCTETS, _RAW, *_CARS]
 _NO_FORMAT: Final = f"no format requested; expected ?format=raw, ?format=car, Accept: {_RAW} or Accept: {CAR}"
 _NOT_IN_QUOTES: Final = re.compile(r'[^\x20-\x7e]|["\\]')
-_CODES: Final = ("invalid_cid", "payload_not_found", "root_not_found")
+_CODES: Final = ("invalid_cid", "payload_not_found", "root_not_found", "precondition_failed")
 _QUERY: Final[Mapping[str, str | Parameter]] = {
     "format": Parameter(
         "May be left out if Accept names `application/vnd.ipld.raw` or `application/vnd.ipld.car`.",
@@ -56,8 +55,8 @@ _QUERY: Final[Mapping[str, str | Parameter]] = {
         {"type": "string", "enum": _CAR_CHOICES["dag-scope"]},
     ),
     "entity-bytes": Parameter(
-        "The bytes of a file that are needed, `from:to`: then the scope is `entity`.",
-        {"type": "string", "pattern": f"^{_ENTITY_BYTES.pattern}$"},
+        "The bytes of a file that are needed, `from:to`, some of which it must have: then the scope is `entity`.",
+        {"type": "string", "pattern": r"^-?[0-9]{1,19}:(\*|-?[0-9]{1,19})$"},
     ),
     "car-version": Parameter("The version of a CAR.", {"type": "string", "enum": ["1"]}),
     "car-order": Parameter("The order of a CAR's blocks; with one, any.", {"type": "string", "enum": ["dfs", "unk"]}),
@@ -69,13 +68,12 @@ _HEADERS: Final = {
     "Content-Disposition": "`attachment` with a file name.",
     "X-Ipfs-Path": "The requested path.",
     "X-Ipfs-Roots": "The requested CID.",
-    "Vary": "`Accept`, if the query has no format.",
-    "Content-Location": "The same with `format=raw`, if the query has no format.",
+    "Vary": "`Accept`, if the query has no format, or no `car-dups` for a CAR.",
+    "Content-Location": "The same with the format that is sent, if the query has none or Accept prefers another.",
 }
-_CONDITIONS: Final = ("If-None-Match", "Cache-Control")
+_CONDITIONS: Final = (*CONDITIONS, "Cache-Control")
 _OTHERS: Final = {
     304: "If-None-Match names the block, and it is held.",
-    412: "The block is not held, and Cache-Control is `only-if-cached`.",
 }
 
 
@@ -112,22 +110,69 @@ async def block(request: Request[Any, Any, Any], cid: FromPath[str]) -> Reply:
     query = query_parameters(scope, *_QUERY)
     if (header(scope, b"service-worker") or "").strip().lower() == "script":
         raise InvalidInput("a block cannot be registered as a service worker")
-    wanted = _wanted(request, query)
+    wanted = _Wanted.of(header_bytes(scope, b"accept") or b"", query)
     name = Cid(cid)
     try:
         content = await gateway.engine.payloads.find_block(name)
     except NotFound:
         if _only_if_cached(request):
-            return Reply(status=412, headers=UNCACHED)
+            message = "the block is not held, and Cache-Control is only-if-cached"
+            return Problem("precondition_failed", message).reply()
         raise
-    if wanted == "any" and name.codec != RAW_CODEC:
+    if wanted.format == "any" and name.codec != RAW_CODEC:
         raise InvalidInput(f"{_NO_FORMAT}; only payloads of codec raw are served as files")
     headers = _headers(cid, name.text, query, wanted)
-    if wanted == "car":
-        return await _Car(name, content, query, header(scope, b"accept") or "", headers).reply(gateway, request)
-    media_type, etag = (_RAW, f'"{name.text}.raw"') if wanted == "raw" else (OCTETS, f'"{name.text}"')
+    if wanted.format == "car":
+        return await _Car(name, content, query, wanted.dups, headers).reply(gateway, request)
+    media_type, etag = (_RAW, f'"{name.text}.raw"') if wanted.format == "raw" else (OCTETS, f'"{name.text}"')
     found = Representation(content, media_type, etag, headers)
     return found.head(scope) if request.method == "HEAD" else await found.get(gateway, scope)
+
+
+class _Wanted(NamedTuple):
+    """What a request is for, by the ``format`` parameter or else by Accept.
+
+    Attributes:
+        format: A format, or any type.
+        accepted: The format that Accept prefers; None if it accepts none.
+        dups: Whether the blocks of a CAR may be repeated, ``y`` or ``n``: with one block both are true.
+    """
+
+    format: _Format
+    accepted: _Format | None
+    dups: str
+
+    @classmethod
+    def of(cls, accept: bytes, query: Mapping[str, str]) -> Self:
+        """Return what Accept and the query parameters name.
+
+        Raises:
+            InvalidInput: If they name no format.
+        """
+        chosen = negotiate(accept, _OFFERS)
+        accepted: _Format | None = None if chosen is None else ("any", "raw", "car")[min(chosen, 2)]
+        asked = query.get("format", accepted)
+        if asked is None:
+            raise InvalidInput(_NO_FORMAT)
+        if asked not in ("raw", "car") and "format" in query:
+            raise InvalidInput(f"query parameter 'format' is {asked!r:.100}, expected raw or car")
+        car = negotiate(accept, _CARS)
+        dups = query.get("car-dups") or ("n" if car is None else _CARS[car][-1])
+        return cls(cast("_Format", asked), accepted, dups)
+
+    def headers(self, query: Mapping[str, str], path: str) -> dict[str, str]:
+        """Return the headers of a response that depends on Accept."""
+        found = {}
+        decides_dups = self.format == "car" and "car-dups" not in query
+        if "format" not in query or decides_dups:
+            found["Vary"] = "Accept"
+        if self.format != "any" and (self.accepted in ("raw", "car") and self.accepted != query.get("format")):
+            named = {name: value for name, value in query.items() if value} | {"format": self.format}
+            if decides_dups and self.dups == "y":
+                named["car-dups"] = "y"
+            rest = "".join(f"&{name}={quote(value, safe='')}" for name, value in named.items() if name != "format")
+            found["Content-Location"] = f"{path}?format={self.format}{rest}"
+        return found
 
 
 class _Car(NamedTuple):
@@ -137,14 +182,14 @@ class _Car(NamedTuple):
         cid: The CID of the block, which the header names as the root.
         content: The block.
         query: The query parameters.
-        accept: The Accept header.
+        dups: Whether blocks may be repeated, ``y`` or ``n``.
         headers: The headers of a success besides those for caching.
     """
 
     cid: Cid
     content: StoredPayload | bytes
     query: Mapping[str, str]
-    accept: str
+    dups: str
     headers: Mapping[str, str]
 
     async def reply(self, gateway: Gateway, request: Request[Any, Any, Any]) -> Reply:
@@ -164,8 +209,8 @@ class _Car(NamedTuple):
         asked = self.query.get("entity-bytes")
         etag = f'"{self.cid.text}.car.{scope}{"" if asked is None else f".{asked}"}"'
         headers = {"ETag": etag, "Cache-Control": IMMUTABLE, "Accept-Ranges": "none", **self.headers}
-        if is_listed(etag, header(request.scope, b"if-none-match") or ""):
-            return Reply(status=304, headers=headers)
+        if (unmet := conditional(request.scope, etag, headers)) is not None:
+            return unmet
         head = car_header(self.cid)
         if self.cid.hash_name == "identity":
             content = b""  # the CID contains the block, so the CAR does not
@@ -173,21 +218,16 @@ class _Car(NamedTuple):
             head += block_head(self.cid, _size(content))
         headers["Content-Length"] = str(len(head) + _size(content))
         parts = _parts(gateway, head, content)
-        return Reply(parts, media_type=f"{CAR}; version=1; order=dfs; dups={self._dups()}", headers=headers)
+        return Reply(parts, media_type=f"{CAR}; version=1; order=dfs; dups={self.dups}", headers=headers)
 
     def _scope(self) -> Scope:
         for name, allowed in _CAR_CHOICES.items():
             if (given := self.query.get(name)) is not None and given not in allowed:
                 raise InvalidInput(f"query parameter {name!r} is {given!r:.100}, expected {' or '.join(allowed)}")
         asked = self.query.get("entity-bytes")
-        if asked is not None and _ENTITY_BYTES.fullmatch(asked) is None:
-            raise InvalidInput(f"query parameter 'entity-bytes' is {asked!r:.100}, expected FROM:TO or FROM:*")
+        if asked is not None:  # the part that it names is in the one block
+            entity_bytes(asked, _size(self.content) if self.cid.codec == RAW_CODEC else None)
         return cast("Scope", self.query.get("dag-scope", "all" if asked is None else "entity"))
-
-    def _dups(self) -> str:
-        """Whether blocks may be repeated, as the client prefers: with one block both are true."""
-        wanted = self.query.get("car-dups") or _car_parameters(self.accept).get("dups")
-        return "y" if wanted == "y" else "n"
 
 
 def _size(content: StoredPayload | bytes) -> int:
@@ -205,40 +245,6 @@ async def _parts(gateway: Gateway, head: bytes, content: StoredPayload | bytes) 
             yield chunk
 
 
-def _wanted(request: Request[Any, Any, Any], query: Mapping[str, str]) -> _Wanted:
-    """Return what a request names, in the ``format`` parameter or else in Accept: a format, or any type.
-
-    Raises:
-        InvalidInput: If it names none.
-    """
-    wanted = query.get("format")
-    if wanted is not None:
-        if wanted not in ("raw", "car"):
-            raise InvalidInput(f"query parameter 'format' is {wanted!r:.100}, expected raw or car")
-        return cast("_Wanted", wanted)
-    accepted = [media_type for media_type, _ in _accepted(header(request.scope, b"accept") or "")]
-    for media_type in accepted:
-        if media_type in _FORMATS:
-            return _FORMATS[media_type]
-    if any(media_type in _WILDCARDS for media_type in accepted):
-        return "any"
-    raise InvalidInput(_NO_FORMAT)
-
-
-def _accepted(accept: str) -> list[tuple[str, list[str]]]:
-    """Return the media types in Accept with their parameters, the most wanted first; none with a weight of 0."""
-    return [(media_type, parameters) for weight, media_type, parameters in media_ranges(accept) if weight > 0]
-
-
-def _car_parameters(accept: str) -> dict[str, str]:
-    """Return the parameters of the CAR that Accept names first."""
-    for media_type, parameters in _accepted(accept):
-        if media_type == CAR:
-            pairs = (parameter.partition("=") for parameter in parameters)
-            return {name.strip(): value.strip() for name, _, value in pairs}
-    return {}
-
-
 def _only_if_cached(request: Request[Any, Any, Any]) -> bool:
     directives = (header(request.scope, b"cache-control") or "").split(",")
     return "only-if-cached" in (directive.strip().lower() for directive in directives)
@@ -246,18 +252,13 @@ def _only_if_cached(request: Request[Any, Any, Any]) -> bool:
 
 def _headers(requested: str, name: str, query: Mapping[str, str], wanted: _Wanted) -> dict[str, str]:
     """Return a block's headers besides those for caching. `requested` is a CID, so it is plain ASCII."""
-    ending = "car" if wanted == "car" else "bin"
-    headers = {
+    ending = "car" if wanted.format == "car" else "bin"
+    return {
         "Content-Disposition": _attachment(query.get("filename") or f"{name}.{ending}"),
         "X-Ipfs-Path": f"/ipfs/{requested}",
         "X-Ipfs-Roots": requested,
+        **wanted.headers(query, f"/ipfs/{quote(requested, safe='')}"),
     }
-    if "format" not in query:  # Accept decided, which caches must know
-        headers["Vary"] = "Accept"
-        if wanted != "any":
-            parameters = "".join(f"&{each}={quote(value, safe='')}" for each, value in query.items() if value)
-            headers["Content-Location"] = f"/ipfs/{quote(requested, safe='')}?format={wanted}{parameters}"
-    return headers
 
 
 def _attachment(filename: str) -> str:

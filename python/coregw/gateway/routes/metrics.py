@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from litestar import Request, get
+from litestar import Request, route
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from coregw import __version__
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["handlers"]
 
 
-@get(
+@route(
     "/metrics",
+    http_method=["GET", "HEAD"],
     opt={
         DESCRIPTION: Description(
             "What all processes of the gateway have counted, in Prometheus' text format.", answer="text/plain"
@@ -36,7 +37,7 @@ __all__ = ["handlers"]
     },
 )
 async def metrics(request: Request[Any, Any, Any]) -> Reply:
-    """``GET /metrics``. If the store does not answer in time, its sizes are left out."""
+    """``GET`` and ``HEAD /metrics``. If the store does not answer in time, its sizes are left out."""
     query_parameters(request.scope)
     management = Management.of(request)
     sums = Sums()

@@ -21,12 +21,11 @@ from coregw.engine import Engine, Verdict
 from coregw.errors import InvalidInput, NotFound
 from coregw.gateway.context import Gateway
 from coregw.gateway.docs.description import DESCRIPTION, JSON, OCTETS, Description, Parameter
-from coregw.gateway.http.conditions import is_listed
-from coregw.gateway.http.content import IMMUTABLE
+from coregw.gateway.http.content import CONDITIONS, IMMUTABLE, conditional
 from coregw.gateway.http.dispatch import HotRoute, hot_route
 from coregw.gateway.http.problems import Problem
 from coregw.gateway.http.replies import Reply, json_reply
-from coregw.gateway.http.requests import header, is_preferred, query_parameters
+from coregw.gateway.http.requests import preferred, query_parameters
 from coregw.messages import (
     MAX_INTEGER,
     ListIndexQuery,
@@ -139,7 +138,7 @@ async def read(gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
 )
 async def map_proof(gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
     """``POST /v1/map-proof``."""
-    is_bare = is_preferred(scope, OCTETS, JSON)
+    is_bare = preferred(scope, JSON, OCTETS) == 1
     async with gateway.json_body(scope, receive, gateway.settings.json_body_bytes) as body:
         answer = await gateway.engine.map_proof(body, bare=is_bare)
     return Reply(answer, media_type=OCTETS if is_bare else JSON, headers=_VARY)
@@ -240,17 +239,19 @@ def _get_forms(
             return Problem(error.code, error.message, error.details, {"Cache-Control": IMMUTABLE}).reply()
         etag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
         headers = {"ETag": etag, "Cache-Control": IMMUTABLE}
-        if is_listed(etag, header(scope, b"if-none-match") or ""):
-            return Reply(status=304, headers=headers)
+        if (unmet := conditional(scope, etag, headers)) is not None:
+            return unmet
         headers["Content-Length"] = str(len(body))
         return Reply(b"" if scope["method"] == "HEAD" else body, 200, JSON, headers)
 
-    codes = (*_CODES_OF_GET, "path_not_found") if name in ("resolve", "read") else _CODES_OF_GET
+    codes = (*_CODES_OF_GET, "precondition_failed")
+    if name in ("resolve", "read"):
+        codes = (*codes, "path_not_found")
     described = Description(
         about,
         codes=(*codes, "method_not_allowed") if name == "resolve" else codes,  # for /v1/resolve/batch
         query=query,
-        request_headers=("If-None-Match",),
+        request_headers=CONDITIONS,
         headers={"ETag": "A hash of the answer, in quotes.", "Cache-Control": IMMUTABLE},
         others={304: "If-None-Match names the answer."},
         operation_id=f"head_{name.replace('-', '_')}",

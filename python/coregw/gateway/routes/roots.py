@@ -15,7 +15,7 @@ from coregw.errors import InvalidInput
 from coregw.gateway.context import Gateway
 from coregw.gateway.docs.description import DESCRIPTION, JSON_LINES, Description, Parameter
 from coregw.gateway.http.replies import Reply, json_reply
-from coregw.gateway.http.requests import check_content_coding, header, is_media_type, query_parameters
+from coregw.gateway.http.requests import check_content_coding, has_media_type, query_parameters
 from coregw.gateway.limits.arrival import arrival_of
 from coregw.gateway.limits.peers import peer_of
 from coregw.messages import ArcMap, MutationReceipt, MutationRequest, RootCreated
@@ -53,7 +53,7 @@ _CODES: Final = ("invalid_cid", "invalid_path", "too_large", "unsupported_media_
 async def create_root(request: Request[Any, Any, Any]) -> Reply:
     """``POST /v1/roots``."""
     gateway = Gateway.of(request)
-    if is_media_type(header(request.scope, b"content-type") or "", JSON_LINES, "charset", "utf-8"):
+    if has_media_type(request.scope, f"{JSON_LINES}; charset=utf-8"):
         return json_reply(await _build(gateway, request), 201)
     async with gateway.json_body(request.scope, request.receive, gateway.settings.roots_body_bytes) as body:
         created = await gateway.engine.create_root(body)

@@ -91,6 +91,11 @@ impl CarReader {
         self.roots.as_deref()
     }
 
+    /// The version of the CAR, 1 or 2, once its header is read.
+    pub fn version(&self) -> Option<u8> {
+        self.roots.as_ref().map(|_| if self.end.is_some() { 2 } else { 1 })
+    }
+
     /// The number of complete blocks so far.
     pub fn blocks(&self) -> u32 {
         self.blocks

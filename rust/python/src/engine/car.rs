@@ -60,6 +60,12 @@ impl CarReader {
         self.reader.roots().map(|roots| roots.iter().map(core::Cid::text).collect())
     }
 
+    /// The version of the CAR, 1 or 2, or None before its header is read.
+    #[getter]
+    fn version(&self) -> Option<u8> {
+        self.reader.version()
+    }
+
     /// Number of whole blocks so far.
     #[getter]
     fn blocks(&self) -> u32 {

@@ -6,9 +6,10 @@ newest record. Routes for publishing and signing are those of ``admin``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from litestar import Request, get
+from litestar import Request, route
 from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations at run time
 from msgspec import UNSET
 
@@ -24,26 +25,38 @@ __all__ = ["handlers"]
 
 _NAME: Final = "/v1/publications/{scope_name:str}/{name:str}"
 _HEADERS: Final = {"Cache-Control": "no-store"}
+_PUBLICATION: Final[Mapping[str, Any]] = {
+    "summary": "A revision of a published name, with the signed checkpoint and proofs that its tree has the revision "
+    "and continues an older tree; or the newest revision alone, if no checkpoint is signed.",
+    "codes": ("record_not_found",),
+    "query": {
+        "old": Parameter.integer("The size of the older tree; 0 if absent.", 0, MAX_INTEGER),
+        "revision": Parameter.integer("The revision; the newest one of the tree if absent.", 1, MAX_INTEGER),
+    },
+}
+_ENTRIES: Final[Mapping[str, Any]] = {
+    "summary": "The revisions of a published name up to the signed checkpoint, oldest first: what the leaves are made "
+    "of.",
+    "codes": ("record_not_found",),
+    "query": {
+        "after": Parameter.integer("Start after this revision.", 0, MAX_INTEGER),
+        "limit": Parameter.integer(f"At most this many; {MAX_RECORDS} if absent.", 1, MAX_RECORDS),
+    },
+}
 
 
-@get(
+@route(
     _NAME,
+    http_method=["GET", "HEAD"],
     opt={
-        DESCRIPTION: Description(
-            "A revision of a published name, with the signed checkpoint and proofs that its tree has the revision and "
-            "continues an older tree; or the newest revision alone, if no checkpoint is signed.",
-            answer=(PublicationProof, UnsignedPublication),
-            codes=("record_not_found",),
-            query={
-                "old": Parameter.integer("The size of the older tree; 0 if absent.", 0, MAX_INTEGER),
-                "revision": Parameter.integer("The revision; the newest one of the tree if absent.", 1, MAX_INTEGER),
-            },
-            operation_id="get_publication",
-        )
+        DESCRIPTION: {
+            "GET": Description(**_PUBLICATION, answer=(PublicationProof, UnsignedPublication), operation_id="get_publication"),
+            "HEAD": Description(**_PUBLICATION, operation_id="head_publication"),
+        }
     },
 )
 async def publication(request: Request[Any, Any, Any], scope_name: FromPath[str], name: FromPath[str]) -> Reply:
-    """``GET /v1/publications/{scope}/{name}``."""
+    """``GET`` and ``HEAD /v1/publications/{scope}/{name}``."""
     given = query_parameters(request.scope, "old", "revision")
     old = query_integer("old", given.get("old", "0"), 0, MAX_INTEGER)
     revision = query_integer("revision", given["revision"], 1, MAX_INTEGER) if "revision" in given else None
@@ -51,23 +64,18 @@ async def publication(request: Request[Any, Any, Any], scope_name: FromPath[str]
     return json_reply(encode(found), headers=_HEADERS)
 
 
-@get(
+@route(
     f"{_NAME}/entries",
+    http_method=["GET", "HEAD"],
     opt={
-        DESCRIPTION: Description(
-            "The revisions of a published name up to the signed checkpoint, oldest first: what the leaves are made of.",
-            answer=RecordHistory,
-            codes=("record_not_found",),
-            query={
-                "after": Parameter.integer("Start after this revision.", 0, MAX_INTEGER),
-                "limit": Parameter.integer(f"At most this many; {MAX_RECORDS} if absent.", 1, MAX_RECORDS),
-            },
-            operation_id="list_publications",
-        )
+        DESCRIPTION: {
+            "GET": Description(**_ENTRIES, answer=RecordHistory, operation_id="list_publications"),
+            "HEAD": Description(**_ENTRIES, operation_id="head_publications"),
+        }
     },
 )
 async def entries(request: Request[Any, Any, Any], scope_name: FromPath[str], name: FromPath[str]) -> Reply:
-    """``GET /v1/publications/{scope}/{name}/entries``."""
+    """``GET`` and ``HEAD /v1/publications/{scope}/{name}/entries``."""
     given = query_parameters(request.scope, "after", "limit")
     after = query_integer("after", given.get("after", "0"), 0, MAX_INTEGER)
     limit = query_integer("limit", given.get("limit", str(MAX_RECORDS)), 1, MAX_RECORDS)
