@@ -55,6 +55,13 @@ async def test_the_first_publication_is_revision_1(records: RecordTable) -> None
     assert await records.get("docs", "main") == record
 
 
+async def test_times_never_go_back(records: RecordTable) -> None:
+    """The clock of the machine, or of another gateway on the same store, may."""
+    await records.publish("docs", "main", R1, None, LATER)
+    assert (await records.publish("docs", "main", R2, None, NOW)).published_at == LATER
+    assert (await records.freeze("docs", "main", NOW)).frozen_at == LATER
+
+
 async def test_each_publication_increments_the_revision_and_names_the_previous_root(records: RecordTable) -> None:
     await records.publish("docs", "main", R1, None, NOW)
     again = await records.publish("docs", "main", R1, None, NOW)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import httpx2
 import pytest
@@ -116,3 +118,45 @@ def test_the_witness_of_the_tests_cosigns_only_what_continues_the_log(signer: Si
         assert post("old 2", note=forged).status_code == 422
         assert post("old 2", note=two).status_code == 200
         assert post("old 2", *proof, note=three).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (409, b'{"error":"invalid_change","message":"x","details":"\xff\xfe"}'),
+        (409, b'{"error":"invalid_change","message":"x","details":{"a":1}}'),
+        (409, b'{"error":"\xff","message":"\xff"}'),
+        (409, b"\xff"),
+        (409, b"9" * 20),
+        (404, b"\xff\xfe"),
+        (200, b"\xff\xff"),
+        (200, b"\xe2\x80\x94 w.example AAAAAAAA\n" * 65),
+        (200, b""),
+    ],
+)
+def test_a_hostile_witness_stops_no_signature(
+    signer: Signer, operator: TrustStore, reader: TrustStore, policy: Policy, status: int, body: bytes
+) -> None:
+    class Hostile(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    key = Signer("w.example", load_private_key(new_private_key(), "w"), 4).key
+    failures: list[str] = []
+    with gateway() as url, ThreadingHTTPServer(("127.0.0.1", 0), Hostile) as server, Client(url) as client:
+        Thread(target=server.serve_forever, daemon=True).start()
+        publish(url, "a")
+        some = Policy.parse(f"log {signer.key}\nwitness w {key} http://127.0.0.1:{server.server_port}\nquorum none")
+        sign_published(
+            client, *NAMED, signer, operator, policy=some, token=TOKEN, failed=lambda name, _: failures.append(name)
+        )
+        server.shutdown()
+        assert len(failures) == 1
+        assert verified(url, policy, reader)[0] == 1

@@ -108,7 +108,7 @@ def _cosigned(
         except Conflict as error:
             if error.details is None:
                 raise
-            old = parse_size(error.details.decode())
+            old = parse_size(error.details.decode("latin-1"))
             if old > head.size:
                 raise InvalidInput(f"it has cosigned {old} leaves of {head.origin}: the log went back") from None
             answer = _ask(client, asked, named, note, (old, head.size), token)

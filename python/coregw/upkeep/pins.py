@@ -82,7 +82,10 @@ class Pins:
         now = datetime.now(UTC)
         if expires_at is not None and (expires_at.tzinfo is None or expires_at <= now):
             raise InvalidInput(f"expires_at {expires_at.isoformat()}: not a time in the future with a time zone")
-        ends = None if expires_at is None else expires_at.astimezone(UTC)
+        try:
+            ends = None if expires_at is None else expires_at.astimezone(UTC)
+        except OverflowError:
+            raise InvalidInput(f"expires_at {expires_at}: not a time of the years 1 to 9999 in UTC") from None
         row = PinRow(bytes(cid), now, ends, await self._store.put({}, durable=False))
         rows = {Table.RECORDS: [(PINS + name.encode(), msgspec.msgpack.encode(row))]}
         try:

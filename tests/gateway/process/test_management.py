@@ -18,6 +18,7 @@ import msgspec
 import pytest
 
 import serving
+from coregw import Map, payload_cid
 from coregw.engine import Engine
 from coregw.errors import InvalidInput, Unavailable
 from coregw.gateway.control import control_file
@@ -111,6 +112,29 @@ def test_health_answers_when_the_main_address_takes_no_connection(
             stack.enter_context(serving.connect(running.url))
         assert control.get("/healthz").status_code == 200
         assert tcp.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "member", "value"),
+    [
+        ("pins", "expires_at", "9999-12-31T23:59:59-23:59"),
+        ("pins", "expires_at", "0001-01-01T00:00:00+23:59"),
+        ("pins", "name", "n" * 10_000),
+        ("pins/remove", "name", "n" * 10_000),
+        ("heal", "directory", "healing-" + "n" * 900),
+        ("heal", "directory", "healing-\0"),
+        ("heal", "directory", "healing-/../.."),
+        ("backup", "destination", "relative"),
+        ("backup", "destination", "/" + "n" * 900),
+        ("backup", "destination", "/\0"),
+    ],
+)
+def test_values_beyond_what_times_and_paths_allow_are_refused(
+    control: httpx2.Client, path: str, member: str, value: str
+) -> None:
+    body = {member: value} | ({"root": Map({"a": payload_cid(b"")}).root} if path == "pins" else {})
+    answer = control.post(f"/admin/v1/maintenance/{path}", json=body)
+    assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
 
 
 def test_flush_reports_progress_and_its_result(control: httpx2.Client) -> None:

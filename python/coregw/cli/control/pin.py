@@ -83,11 +83,11 @@ def _do(data: Path, offline: Callable[[Pins], Awaitable[object]], path: str, bod
 
 def _time(text: str) -> datetime:
     match = _DURATION.fullmatch(text)
-    if match is not None:
-        return datetime.now(UTC) + timedelta(**{_UNITS[match[2]]: int(match[1])})
     try:
+        if match is not None:
+            return datetime.now(UTC) + timedelta(**{_UNITS[match[2]]: int(match[1])})
         return datetime.fromisoformat(text).astimezone(UTC)
-    except ValueError:
+    except (OverflowError, ValueError):
         raise click.BadParameter(f"{text!r} is neither a duration such as 30d nor a time in ISO 8601") from None
 
 

@@ -27,7 +27,7 @@ __all__ = [
     "require_name",
 ]
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}")
 _SCOPES: Final = "/admin/v1/scopes"
 
 Page = TypeVar("Page", PublishedRecords, RecordHistory)

@@ -243,13 +243,14 @@ async def _publish(tree: StaticTree, scope: str, name: str, root: str) -> Publis
         return current
     if current is not None and current.frozen:
         raise InvalidInput(f"{scope}/{name} is frozen at revision {current.revision}", code="record_frozen")
+    now = datetime.now(UTC)
     record = PublishedRecord(
         scope=scope,
         name=name,
         root=root,
         revision=1 if current is None else current.revision + 1,
         previous_root=None if current is None else current.root,
-        published_at=datetime.now(UTC),
+        published_at=now if current is None else max(now, current.published_at),
         frozen=False,
     )
     await tree.put([(path, msgspec.json.encode(record))], is_durable=True)

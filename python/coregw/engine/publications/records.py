@@ -40,19 +40,20 @@ __all__ = [
     "without_freeze",
 ]
 
-_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_NAME: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}")
+"""Names are segments of URLs, and clients resolve `.` and `..` there before they send a request (RFC 3986)."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One revision of a published record (protocol section 5, *published record*).
 
     Attributes:
-        scope: The scope, ``[A-Za-z0-9._-]{1,128}``.
+        scope: The scope, ``[A-Za-z0-9._-]{1,128}`` but not ``.`` or ``..``.
         name: The name in that scope, of the same form.
         root: The binary root CID that is published.
         revision: Counts the publications of this name from 1, also when the same root is published again.
         previous_root: The binary root CID of the previous revision, or None for revision 1.
-        published_at: When this revision was published; aware, in UTC.
+        published_at: When this revision was published, not before the previous one; aware, in UTC.
         frozen: Whether the name was frozen while this revision was its newest.
         frozen_at: When it was frozen, or None.
     """
@@ -112,7 +113,9 @@ def check_names(scope: str, *names: str) -> None:
     """Raise `InvalidInput` if a scope or name is not of the form of protocol section 5."""
     for what, value in (("scope", scope), *(("name", name) for name in names)):
         if not _NAME.fullmatch(value):
-            raise InvalidInput(f"{what} {value!r:.200}: expected 1 to 128 of the characters A-Z a-z 0-9 . _ -")
+            raise InvalidInput(
+                f"{what} {value!r:.200}: expected 1 to 128 of the characters A-Z a-z 0-9 . _ -, not . or .."
+            )
 
 
 def check_expected(expected_revision: int | None) -> None:
@@ -160,13 +163,15 @@ def next_record(
         root=root,
         revision=revision + 1,
         previous_root=current.root if current is not None else None,
-        published_at=now,
+        published_at=now if current is None else max(now, current.published_at),
     )
 
 
 def frozen_record(current: Record, now: datetime) -> Record:
-    """`current` frozen at `now`, or `current` itself if it is frozen already."""
-    return current if current.frozen else msgspec.structs.replace(current, frozen=True, frozen_at=now)
+    """`current` frozen at `now`, but not before it was published; `current` itself if it is frozen already."""
+    if current.frozen:
+        return current
+    return msgspec.structs.replace(current, frozen=True, frozen_at=max(now, current.published_at))
 
 
 def without_freeze(record: Record) -> Record:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -18,6 +19,7 @@ from coregw.upkeep.backup import DEFAULT_KEEP, BackedUp, back_up
 
 __all__ = ["BackupRequest", "handlers"]
 
+_MAX_NAME_BYTES: Final = 255  # NAME_MAX of Linux and macOS
 _MAX_BODY_BYTES: Final = 64 << 10
 
 
@@ -58,8 +60,9 @@ async def backup(request: Request[Any, Any, Any]) -> Reply:
     async with management.gateway.json_body(request.scope, request.receive, _MAX_BODY_BYTES) as body:
         asked = decode(body, BackupRequest)
     destination = Path(asked.destination)
-    if not destination.is_absolute():
-        raise InvalidInput(f"destination: {asked.destination!r} is not an absolute path")
+    longest = max(len(os.fsencode(part)) for part in destination.parts or ("",))
+    if not destination.is_absolute() or "\0" in asked.destination or longest > _MAX_NAME_BYTES:
+        raise InvalidInput(f"destination: {asked.destination!r:.200} is not an absolute path")
     store = management.collectable
 
     async def run(report: Report) -> BackedUp:

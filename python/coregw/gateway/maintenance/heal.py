@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from litestar import Request, post
@@ -18,6 +19,7 @@ from coregw.upkeep.integrity.heal import Restored, restore
 __all__ = ["HealRequest", "handlers"]
 
 _MAX_BODY_BYTES: Final = 1 << 10
+_NAME: Final = re.compile(re.escape(HEALING) + "[A-Za-z0-9_-]{1,64}")
 
 
 class HealRequest(Message, frozen=True, kw_only=True):
@@ -43,7 +45,7 @@ async def heal(request: Request[Any, Any, Any]) -> Reply:
     async with management.gateway.json_body(request.scope, request.receive, _MAX_BODY_BYTES) as body:
         name = decode(body, HealRequest).directory
     directory = management.gateway.settings.data / name
-    if not name.startswith(HEALING) or "/" in name or not directory.is_dir():
+    if _NAME.fullmatch(name) is None or not directory.is_dir():
         raise InvalidInput(f"directory: {name!r:.100} is not a directory that `coregw heal` has made")
 
     async def run(report: Report) -> Restored:
