@@ -200,6 +200,35 @@ def test_files_are_copied_to_disk(fs: CoregwFileSystem, root: str, folder: Path,
     assert (tmp_path / "copy" / "deep" / "er" / "x.csv").read_bytes() == b"a,b\n1,2\n"
 
 
+def test_get_does_not_write_through_local_links(fs: CoregwFileSystem, root: str, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "deep").mkdir(parents=True)
+    (outside / "large.bin").write_bytes(b"mine")
+    (tmp_path / "link").symlink_to("outside/large.bin")
+    with pytest.raises(OSError, match="link"):
+        fs.get_file(f"{root}/data/large.bin", str(tmp_path / "link"))
+    with pytest.raises(OSError, match="link"):
+        fs.get(f"{root}/data/large.bin", str(tmp_path / "link"))
+    for name, target in (("large.bin", "../outside/large.bin"), ("deep", "../outside/deep"), ("deep", "nothing")):
+        copy = tmp_path / f"copy of {name} {len(target)}"
+        copy.mkdir()
+        (copy / name).symlink_to(target)
+        with pytest.raises(OSError, match=name):
+            fs.get(f"{root}/data/", f"{copy}/", recursive=True)
+        assert (copy / name).is_symlink()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="pipe"):
+        fs.get_file(f"{root}/data/large.bin", str(tmp_path / "pipe"))
+    assert sorted(path.name for path in outside.rglob("*")) == ["deep", "large.bin"]
+    assert (outside / "large.bin").read_bytes() == b"mine"
+    # The destination itself may be a link, as /tmp is on some systems.
+    (tmp_path / "to").symlink_to("outside/deep")
+    fs.get(f"{root}/data/", f"{tmp_path}/to/", recursive=True)
+    assert (outside / "deep/deep/er/x.csv").read_bytes() == b"a,b\n1,2\n"
+    fs.get(f"{root}/data/b.csv", f"{tmp_path}/to/")
+    assert (outside / "deep/b.csv").read_bytes() == b"a,b\n3,4\n"
+
+
 WRITES: list[tuple[str, tuple[Any, ...]]] = [
     *(("open", ("x", mode)) for mode in ("wb", "ab", "xb", "r+b")),
     *((name, ("x",)) for name in ("mkdir", "makedirs", "rmdir", "rm", "rm_file", "touch", "delete")),

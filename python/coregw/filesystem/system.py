@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Final, NoReturn, TypeVar
+from typing import Any, BinaryIO, ClassVar, Final, NoReturn, TypeVar, overload
 
 from fsspec import AbstractFileSystem
+from fsspec.callbacks import DEFAULT_CALLBACK, Callback
+from fsspec.utils import isfilelike
 
 from coregw._core import Attributes, Cid
 from coregw.client import File
@@ -335,15 +338,43 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
                 raise
             return None
 
-    def get_file(self, rpath: str, lpath: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as fsspec's
-        """Copy a file to the disk.
+    def get(self, rpath: Any, lpath: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as fsspec's
+        """Copy files or whole folders to the disk. No symbolic link below `lpath` is followed; see `get_file`."""
+        top = None if isinstance(lpath, list) else os.fspath(lpath)
+        super().get(rpath, lpath, *args, **kwargs, _top=top)
+
+    def get_file(
+        self,
+        rpath: str,
+        lpath: Any = None,  # noqa: ANN401 - as fsspec's
+        callback: Callback = DEFAULT_CALLBACK,
+        outfile: Any = None,  # noqa: ANN401 - as fsspec's
+        _top: str | None = None,
+        **kwargs: Any,  # noqa: ANN401 - as fsspec's
+    ) -> None:
+        """Copy a file to the disk. No symbolic link at `lpath`, or below the destination of `get`, is followed.
 
         Raises:
             InvalidInput: A segment can't be a file name, such as ``..``: `get` of the folder above would write outside
                 of its destination (code ``invalid_path``).
+            OSError: There is a symbolic link, or something else than a file or folder (ELOOP, ENOTDIR, EISDIR, ENXIO).
         """
         check_segments(self._strip_protocol(rpath).split("/")[1:])
-        super().get_file(rpath, lpath, *args, **kwargs)
+        if outfile is not None or isfilelike(lpath):
+            super().get_file(rpath, lpath, callback, outfile, **kwargs)
+            return
+        path = pathlib.Path(lpath).absolute()
+        top = path.parent if _top is None else pathlib.Path(_top).absolute()
+        if self.isdir(rpath):
+            if path != top:
+                _write_below(top, path.relative_to(top).parts, None)
+            else:
+                path.mkdir(parents=True, exist_ok=True)
+            return
+        top = path.parent if path == top else top
+        *folders, name = path.relative_to(top).parts
+        with _write_below(top, folders, name) as file:
+            super().get_file(rpath, lpath, callback, file, **kwargs)
 
     # What writes
 
@@ -433,6 +464,53 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         if size is None and (may_fetch or cid.kind == "list" or cid.hash_name == "identity"):
             size = self.client.run(Reading(self.client.settings, self.client.cache, cid).size())
         return file_info(path, target, size, record)
+
+
+@overload
+def _write_below(top: pathlib.Path, folders: Sequence[str], name: str) -> BinaryIO: ...
+@overload
+def _write_below(top: pathlib.Path, folders: Sequence[str], name: None) -> None: ...
+def _write_below(top: pathlib.Path, folders: Sequence[str], name: str | None) -> BinaryIO | None:
+    """Make folders in a local folder, which may be new, and open a file in the last one to write it.
+
+    Symbolic links are followed in the path of `top` only.
+
+    Args:
+        top: The folder.
+        folders: The names of the folders, each in the one before.
+        name: The name of the file; None opens none.
+
+    Raises:
+        OSError: One of them is a symbolic link, or something else.
+    """
+    top.mkdir(parents=True, exist_ok=True)
+    path = top
+    if not hasattr(os, "O_NOFOLLOW"):  # on Windows; there is nothing to open a folder with, either
+        for each in folders if name is None else (*folders, name):
+            path /= each
+            if path.is_symlink():
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        top.joinpath(*folders).mkdir(parents=True, exist_ok=True)
+        return None if name is None else path.open("wb")
+    unfollowed = os.O_NOFOLLOW | os.O_CLOEXEC
+    at = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for each in folders:
+            path /= each
+            with suppress(FileExistsError):
+                os.mkdir(each, dir_fd=at)
+            below = os.open(each, os.O_RDONLY | os.O_DIRECTORY | unfollowed, dir_fd=at)
+            os.close(at)
+            at = below
+        if name is None:
+            return None
+        path /= name
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | unfollowed
+        return os.fdopen(os.open(name, flags, 0o666, dir_fd=at), "wb")
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(path)) from None
+    finally:
+        os.close(at)
 
 
 def _counted(entries: Iterator[_T], count: EntryCount) -> Iterator[_T]:
