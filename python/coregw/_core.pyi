@@ -718,12 +718,20 @@ class FolderListing:
 
     Args:
         root: The root of the folder's map.
+        xattrs: Whether attributes have the extended ones.
 
     Raises:
         InvalidInput: If `root` is not the root of a map (code ``kind_mismatch``).
     """
 
-    def __init__(self, root: CidLike) -> None: ...
+    def __init__(self, root: CidLike, xattrs: bool = True) -> None: ...
+    def nested(self, root: CidLike) -> FolderListing:
+        """Return the listing of a map that is nested in the same tree. Both know the same records that are payloads.
+
+        Raises:
+            InvalidInput: If `root` is not the root of a map (code ``kind_mismatch``).
+        """
+
     def add_files(self, request: Buffer, result: Buffer) -> tuple[int, list[str] | None]:
         """Verify the next page of the folder's map, and add it. O(depth + entries) hashes, with the GIL released.
 
@@ -763,7 +771,7 @@ class FolderListing:
 
     @property
     def missing_records(self) -> list[str]:
-        """The records that are payloads and not here yet, as CIDs."""
+        """The records that are payloads and not here yet, as CIDs, each once."""
 
     def supply_record(self, target: CidLike, payload: Buffer) -> None:
         """Supply a record that is a payload, whose bytes are verified.
@@ -796,6 +804,8 @@ class FolderWriter:
             path then. None: files are created at their paths.
         is_moved: Whether what is in `folder` itself is moved elsewhere in the end. Then `finish` does not set the
             attributes of folders there, and `take_states` returns files there apart from the others.
+        max_bytes: Bytes that all files together may have; None for any number. A file that exceeds them is refused when
+            it is added, or, if its size is not known then, before its first byte is written.
 
     Raises:
         OSError: If a folder can't be opened.
@@ -806,10 +816,16 @@ class FolderWriter:
         folder: str | os.PathLike[str],
         incomplete: str | os.PathLike[str] | None = None,
         is_moved: bool = False,
+        max_bytes: int | None = None,
     ) -> None: ...
     def add_folder(
-        self, segments: Sequence[str], mode: int | None = None, mtime_ns: int | None = None, exists: bool = False
-    ) -> None:
+        self,
+        segments: Sequence[str],
+        mode: int | None = None,
+        mtime_ns: int | None = None,
+        exists: bool = False,
+        below: int = 0,
+    ) -> int:
         """Add a folder; no segments are the folder itself. The folders above a path are added with it.
 
         Args:
@@ -818,6 +834,10 @@ class FolderWriter:
                 have no permissions that they do not have in the end. Set-uid and set-gid bits stay as they are.
             mtime_ns: Its time of modification, set by `finish`.
             exists: Whether it exists already.
+            below: The number of the folder that the path is below; 0 is the folder itself.
+
+        Returns:
+            The number of the folder.
 
         Raises:
             InvalidInput: If a segment can't be a file name (code ``invalid_path``).
@@ -831,6 +851,7 @@ class FolderWriter:
         mtime_ns: int | None = None,
         replaces: bool = False,
         list: CidLike | None = None,
+        below: int = 0,
     ) -> None:
         """Add a file that consists of payloads.
 
@@ -841,44 +862,70 @@ class FolderWriter:
             mtime_ns: Its time of modification.
             replaces: Whether an existing file at the path is replaced, if the writer has a folder for incomplete files.
             list: The root of the list that the payloads are of, if they are of one.
+            below: As for `add_folder`.
 
         Raises:
             InvalidInput: If a segment can't be a file name (code ``invalid_path``), or a CID is invalid or a root.
-            TooLarge: If the sizes sum to 2^63 or more, or those of all files to 2^64 or more.
+            TooLarge: If the sizes sum to 2^63 or more, those of all files to 2^64 or more, or to more than `max_bytes`.
         """
 
-    def keep_file(self, segments: Sequence[str], mode: int | None = None, mtime_ns: int | None = None) -> None:
+    def folder_in(self, folder: int, name: str) -> int | None:
+        """Return the number of a folder in the folder of another number; None if it was not added."""
+
+    def folder_above(self, folder: int) -> int:
+        """Return the number of the folder above another one.
+
+        Raises:
+            InvalidInput: If no folder has this number.
+        """
+
+    def keep_file(
+        self,
+        segments: Sequence[str],
+        mode: int | None = None,
+        mtime_ns: int | None = None,
+        file: tuple[int, int] | None = None,
+        below: int = 0,
+    ) -> None:
         """Add a file that exists with the right content: `finish` sets its attributes where they differ.
 
         Args:
             segments: The path.
             mode: As for `add_file`.
             mtime_ns: As for `add_file`.
+            file: The device and the inode that it has; if it has others then, `finish` refuses it. None for any.
+            below: As for `add_folder`.
         """
 
-    def keep_link(self, segments: Sequence[str], mtime_ns: int | None = None) -> None:
+    def keep_link(self, segments: Sequence[str], mtime_ns: int | None = None, below: int = 0) -> None:
         """Add a symbolic link that exists with the right target: `finish` sets its time where that differs."""
-    def add_link(
-        self, segments: Sequence[str], target: Buffer, mtime_ns: int | None = None, replaces: bool = False
-    ) -> None:
-        """Add a symbolic link, which `finish` makes. Its target is not checked."""
 
-    def add_listed(self, listing: FolderListing, base: Sequence[str]) -> list[_EntryFields]:
+    def add_link(
+        self,
+        segments: Sequence[str],
+        target: Buffer,
+        mtime_ns: int | None = None,
+        replaces: bool = False,
+        below: int = 0,
+    ) -> None:
+        """Add a symbolic link, which `finish` makes. Its target is not checked. The path is as for `add_folder`."""
+
+    def add_listed(self, listing: FolderListing, below: int) -> list[_EntryFields]:
         """Add files of one payload, and folders, as far as `listing` has joined them.
 
         O(entries), with the GIL released.
 
         Args:
-            listing: The listing of the map at `base`.
-            base: The path of the map, empty for the top.
+            listing: The listing of a map.
+            below: The number of the folder that the map is; 0 is the folder itself.
 
         Returns:
-            The other entries, as `FolderListing.take` does: links, nested maps, files that are lists, and folders whose
-            attributes are not set because they are moved.
+            The other entries, as `FolderListing.take` does, with paths in the map: links, nested maps, files that are
+            lists, and folders that have no attributes because they are moved.
 
         Raises:
-            InvalidInput: As `add_file`; if a path is a file and a folder, or that of the folder for incomplete files
-                (code ``invalid_path``); or as `FolderListing.take`.
+            InvalidInput, TooLarge: As `add_file`; if a path is a file and a folder, or that of the folder for
+                incomplete files (code ``invalid_path``); or as `FolderListing.take`.
         """
 
     def start(self) -> None:

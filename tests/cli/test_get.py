@@ -21,6 +21,7 @@ def root(run: Run, tmp_path: Path) -> str:
     (tree / "docs" / "a").write_text("a")
     (tree / "readme").write_text("readme")
     (tree / "link").symlink_to("readme")
+    (tree / "empty").mkdir()
     done = run("add", tree, "--no-cache")
     assert done.exit_code == 0, done.stderr
     return str(done.stdout.strip())
@@ -78,9 +79,7 @@ def test_a_dry_run_says_what_get_does(run: Run, root: str, dest: Path, cache: st
 def test_a_dry_run_makes_no_folder(run: Run, root: str, tmp_path: Path) -> None:
     planned = run("get", root, tmp_path / "new", "-n")
     assert planned.exit_code == 0
-    assert planned.stdout.splitlines() == [
-        f"+ {path}" for path in ("docs", "docs/a", "docs/deep", "docs/deep/b", "link", "readme")
-    ]
+    assert planned.stdout.splitlines() == [f"+ {path}" for path in ("docs/a", "docs/deep/b", "empty", "link", "readme")]
     assert not (tmp_path / "new").exists()
     assert run("get", root, tmp_path / "nothing" / "new", "-n").exit_code != 0
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import stat
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -438,3 +439,71 @@ def test_folders_are_never_more_open_than_before_and_afterwards(tmp_path: Path) 
     writer.finish()
     writer.close()
     assert found() == {**modes, "shared": 0o3777}
+
+
+@pytest.mark.parametrize("staged", [False, True])
+@pytest.mark.parametrize("swapped", ["hard link", "fifo", "read fifo", "other file"])
+def test_a_file_that_is_swapped_while_it_is_written_is_not_written_to(
+    tmp_path: Path, swapped: str, staged: bool
+) -> None:
+    top, incomplete = tmp_path / "top", tmp_path / "incomplete"
+    top.mkdir()
+    incomplete.mkdir()
+    (tmp_path / "victim").write_bytes(b"mine")
+    data = some_bytes(3 * MIB)
+    with closing(_core.FolderWriter(top, incomplete if staged else None)) as writer:
+        writer.add_file(["f"], [(cid(data), len(data))])
+        writer.start()
+        sink = writer.request(LIMIT, LIMIT)
+        assert sink is not None
+        answer = car(data)
+        sink.write(answer[: 2 * MIB])
+        assert sink.received  # waits for the threads
+        (written,) = (incomplete if staged else top).iterdir()
+        written.unlink()
+        reader = None
+        if swapped == "hard link":
+            written.hardlink_to(tmp_path / "victim")
+        elif swapped == "other file":
+            written.write_bytes(b"mine")
+        else:
+            os.mkfifo(written)
+            reader = os.open(written, os.O_RDONLY | os.O_NONBLOCK) if swapped == "read fifo" else None
+        with pytest.raises(InvalidInput, match=r"^f: was replaced by something else while it was written"):
+            _all(sink.write, sink.finish)(answer[2 * MIB :])
+        if reader is not None:
+            os.close(reader)
+        assert swapped in {"fifo", "read fifo"} or written.read_bytes() == b"mine"
+    assert (tmp_path / "victim").read_bytes() == b"mine"
+
+
+def test_a_file_that_gets_another_name_while_it_is_written_is_not_written_to(tmp_path: Path) -> None:
+    data = some_bytes(3 * MIB)
+    with closing(_core.FolderWriter(tmp_path)) as writer:
+        writer.add_file(["f"], [(cid(data), len(data))])
+        writer.start()
+        sink = writer.request(LIMIT, LIMIT)
+        assert sink is not None
+        sink.write(car(data)[: 2 * MIB])
+        assert sink.received
+        (tmp_path / "other").hardlink_to(tmp_path / "f")
+        with pytest.raises(InvalidInput, match=r"^f: was replaced by something else while it was written"):
+            _all(sink.write, sink.finish)(car(data)[2 * MIB :])
+
+
+def test_attributes_are_not_set_of_what_has_taken_the_place_of_a_kept_file(tmp_path: Path) -> None:
+    top = tmp_path / "top"
+    top.mkdir()
+    (top / "kept").write_bytes(A)
+    (tmp_path / "victim").write_bytes(A)
+    (tmp_path / "victim").chmod(0o600)
+    seen = (top / "kept").stat()
+    for swap in (lambda: (top / "kept").hardlink_to(tmp_path / "victim"), lambda: os.mkfifo(top / "kept")):
+        (top / "kept").unlink()
+        swap()
+        with closing(_core.FolderWriter(top)) as writer:
+            writer.keep_file(["kept"], 0o644, 5, file=(seen.st_dev, seen.st_ino))
+            writer.start()
+            with pytest.raises(InvalidInput, match="kept: was replaced by something else"):
+                writer.finish()
+    assert stat.S_IMODE((tmp_path / "victim").stat().st_mode) == 0o600

@@ -10,10 +10,9 @@ import pytest
 
 import coregw
 from coregw.client import AsyncClient, Client, ClientSettings
-from coregw.client.folders.names import check_names
+from coregw.client.folders.names import Paths
 from coregw.client.folders.restore import Restored, restore_folder
 from coregw.errors import InvalidInput, PayloadNotFound, ProofError, TooLarge
-from coregw.folders.attributes import FolderEntry
 from gateways import lying_gateway, names
 
 
@@ -118,11 +117,10 @@ def test_a_nested_map_below_a_file_is_refused(gateway: str, client: Client, stor
 
 @pytest.mark.parametrize("mark", ["\\", ":"])
 def test_a_platforms_second_path_separator_is_refused(monkeypatch: pytest.MonkeyPatch, mark: str) -> None:
-    entry = FolderEntry((f"a{mark}b",), "file", cid("x"), None)
-    check_names([entry])
+    Paths().add([f"a{mark}b"], "file")
     monkeypatch.setattr("coregw.client.folders.names._MARKS", frozenset("\0/\\:"))  # as on Windows
     with pytest.raises(InvalidInput, match="can't be a file name"):
-        check_names([entry])
+        Paths().add([f"a{mark}b"], "file")
 
 
 @pytest.mark.parametrize("what", ["file", "link to a file", "link to nothing"])

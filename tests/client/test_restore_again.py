@@ -208,7 +208,7 @@ def target_after_saving(top: Path, changed: int) -> str | None:
     states = FileStates(RestoreCache.of(top), are_changed=False)
     states.note_written(cast("_core.FolderWriter", writer))
     with partial_folder(top, is_inside=True) as partial:
-        states.save(top, partial)
+        states.save(top, partial.now)
     status = cast("os.stat_result", SimpleNamespace(st_ino=1, st_size=2, st_mtime_ns=3, st_ctime_ns=changed))
     return RestoreCache.of(top).find("d/f", status)
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from coregw import encode_attributes
 from coregw.client import AsyncClient, Client
 from coregw.client.folders import filling
 from coregw.client.folders import restore as restoring
-from coregw.client.folders.destination import survey_existing
+from coregw.client.folders.destination import Existing, Rights, survey_existing
+from coregw.client.folders.names import Paths
 from coregw.client.folders.restore import Deletion, Extras, Restored, restore_folder
 from coregw.errors import InvalidInput, PayloadNotFound, ProofError, Unavailable
 from descriptors import more_descriptors
@@ -97,17 +98,36 @@ def test_only_what_differs_is_fetched_and_what_the_tree_lacks_stays(
     assert restore(gateway, root_of(FILES), out) == Restored(0, 0, kept=5)
 
 
+def paths_of(*files: str, folders: Sequence[str] = ()) -> Paths:
+    paths = Paths()
+    for each in files:
+        paths.add(each.split("/"), "file")
+    for each in folders:
+        paths.add(each.split("/"), "folder")
+    return paths
+
+
+def survey(top: Path, paths: Paths) -> Existing:
+    found = survey_existing(top, paths, Rights(top, paths))
+    found.surplus.sort()
+    return found
+
+
 def test_only_folders_of_the_tree_are_entered(out: Path) -> None:
-    found = survey_existing(out, {("d",), ("link",)})
-    assert found == {
-        ("same",): "file",
-        ("changed",): "file",
-        ("link",): "link",
-        ("extra",): "folder",
-        ("d",): "folder",
-        ("d", "extra"): "file",
-        ("d", "e"): "folder",
+    paths = paths_of("same", "changed", "d/new", "d/e/f", "link/f", folders=["extra"])
+    found = survey(out, paths)
+    assert {"/".join(paths.path(number)): kind for number, kind in found.kinds.items()} == {
+        "": "folder",
+        "same": "file",
+        "changed": "file",
+        "link": "link",
+        "extra": "folder",
+        "d": "folder",
+        "d/e": "folder",
     }
+    surplus = {"/".join((*paths.path(folder), name)) for folder, name in found.surplus}
+    assert surplus == {"d/extra", "d/e/same", "extra/deep"}
+    assert survey(out, paths_of("same")).surplus == [(0, "changed"), (0, "d"), (0, "extra"), (0, "link")]
 
 
 def test_a_link_that_takes_the_place_of_a_folder_is_not_entered(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,14 +142,16 @@ def test_a_link_that_takes_the_place_of_a_folder_is_not_entered(out: Path, monke
 
     monkeypatch.setattr(os, "scandir", swapped)
     with pytest.raises(OSError, match=str(out / "d")):
-        survey_existing(out, {("d",)})
+        survey(out, paths_of("d/f"))
 
 
 def test_folders_of_any_depth_are_listed_with_few_descriptors(tmp_path: Path) -> None:
     deepest = ("d",) * 200
     tmp_path.joinpath(*deepest).mkdir(parents=True)
+    tmp_path.joinpath(*deepest[:100], "e").mkdir()
+    paths = paths_of(folders=["/".join(deepest), "/".join((*deepest[:100], "e"))])
     with more_descriptors(16):
-        assert deepest in survey_existing(tmp_path, None)
+        assert [*survey(tmp_path, paths).kinds.values()] == ["folder"] * 202
 
 
 def test_what_the_tree_lacks_is_deleted_on_request(gateway: str, root_of: Callable[..., str], out: Path) -> None:

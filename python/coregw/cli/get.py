@@ -40,8 +40,17 @@ __all__ = ["command"]
 @click.option(
     "--in-place", is_flag=True, help="Fill a new DEST file by file, so that a failed attempt can be continued."
 )
+@click.option(
+    "--links",
+    type=click.Choice(["inside", "all"]),
+    default="inside",
+    show_default=True,
+    help="Which symbolic links to make: those that stay inside DEST, or every one as it is recorded.",
+)
+@click.option("--allow-git", is_flag=True, help="Change what is in a .git that is in DEST.")
 @click.option("--owner", is_flag=True, help="Restore owners, and set-uid and set-gid bits.")
-@click.option("--xattrs", is_flag=True, help="Restore extended attributes.")
+@click.option("--xattrs", is_flag=True, help="Restore extended attributes; as root, those of users only (user.*).")
+@click.option("--xattr", "xattr_names", metavar="NAME", multiple=True, help="Restore this extended attribute as well.")
 @click.option("--cache/--no-cache", "use_cache", default=True, help="Whether to read only files that have changed.")
 @json_option
 @gateway_option
@@ -50,7 +59,11 @@ def command(root: str, dest: Path, gateway: GatewayChoice, as_json: bool, **opti
 
     The listing and every byte are verified. If a path cannot be a file here ("." and "..", NUL, path separators, a file
     that is also a folder), or if names clash on this file system, the command fails and names them, before it writes
-    anything to a DEST with content. Symbolic links that lead out of DEST are skipped and reported.
+    anything to a DEST with content. So does a tree with more bytes than are free on the disk.
+
+    Symbolic links that lead out of DEST are skipped and reported, and so are those that may do so when other links
+    change: the target of another link is not left by "..". --links all makes every link as it is recorded, for who
+    trusts the tree. What is in a .git in DEST is changed with --allow-git only: git runs programs that it names.
 
     A new or empty DEST gets the whole tree or nothing. In any other DEST, files with the right bytes stay, and each of
     the others is replaced when its new version is complete. Files that are not in the tree stay, unless --delete is
@@ -60,8 +73,9 @@ def command(root: str, dest: Path, gateway: GatewayChoice, as_json: bool, **opti
     `coregw verify`, DEST is the tree after --delete-excluded; if something was spared, with --as-added.
 
     Changes that were made in DEST are lost where the tree has other bytes. To see that before, --dry-run prints "+"
-    (new), "~" (replaced) or "-" (deleted) and a path for each file, link or folder; it compares no attributes, and
-    fetches no file. What --json prints then has these paths in place of numbers.
+    (new), "~" (replaced) or "-" (deleted) and a path for each file, link or empty folder, and for folders that would be
+    deleted; it compares no attributes, and fetches no file. What --json prints then has these paths in place of
+    numbers.
 
     Files that have not changed since the last run, by their inodes, sizes and times, are not read, unless --no-cache is
     given.
@@ -123,7 +137,7 @@ async def _plan(gateway: GatewayChoice, root: str, dest: Path, options: dict[str
 async def _get(gateway: GatewayChoice, root: str, dest: Path, options: dict[str, Any], bar: Bar) -> Restored:
     from coregw.client.folders.restore import Extras, restore_folder
 
-    extras = Extras(owners=options["owner"], xattrs=options["xattrs"])
+    extras = Extras(options["owner"], options["xattrs"], options["xattr_names"])
     async with async_client(gateway) as client:
         shared = _shared(dest, options, bar)
         return await restore_folder(client, root, dest, in_place=options["in_place"], extras=extras, **shared)
@@ -138,4 +152,5 @@ def _shared(dest: Path, options: dict[str, Any], bar: Bar) -> dict[str, Any]:
     excluded = options["delete_excluded"]
     delete = Deletion(excluded, options["exclude"], options["gitignore"]) if options["delete"] or excluded else None
     cache = RestoreCache.of(dest) if options["use_cache"] else None
-    return {"delete": delete, "cache": cache, "started": set_total, "progress": advance}
+    chosen = {name: options[name] for name in ("links", "allow_git")}
+    return {**chosen, "delete": delete, "cache": cache, "started": set_total, "progress": advance}

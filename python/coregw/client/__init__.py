@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from coregw.client.connection import ConnectionOptions
     from coregw.client.folders.add import Added
     from coregw.client.folders.compare import ComparedFolder
-    from coregw.client.folders.restore import Restored
+    from coregw.client.folders.restore import Links, Restored
     from coregw.client.mirror.copy import Mirrored
     from coregw.client.mirror.names import MirroredName
     from coregw.client.opened.asynchronous import AsyncFile
@@ -56,6 +56,7 @@ __all__ = [
     "ImportedCar",
     "Leaf",
     "Level",
+    "Links",
     "Mirrored",
     "MirroredName",
     "Proven",
@@ -80,6 +81,7 @@ _MODULES = {
     "ImportedCar": ".operations.car",
     "Leaf": ".operations.tree",
     "Level": "..folders.tree",
+    "Links": ".folders.restore",
     "Mirrored": ".mirror.copy",
     "MirroredName": ".mirror.names",
     "Proven": ".query",

@@ -189,9 +189,11 @@ class AsyncClient(AsyncDriver):
         """Return the proven sum of a list's measures; see `operations.tree.list_size`."""
         return await self._run(operations.tree.list_size(self.settings, self.root(target)))
 
-    async def list_elements(self, target: CidLike) -> list[tuple[str, int]]:
+    async def list_elements(
+        self, target: CidLike, *, limit: Callable[[int], int] | None = None
+    ) -> list[tuple[str, int]]:
         """Return the payloads of a file that is a list, with their sizes; see `operations.tree.list_elements`."""
-        return await self._run(operations.tree.list_elements(self.settings, self.root(target)))
+        return await self._run(operations.tree.list_elements(self.settings, self.root(target), limit))
 
     def history_of_scope(self, scope: str, token: str) -> AsyncGenerator[client.PublishedRecord, None]:
         """Yield every revision of all names of a scope; see `operations.record.history_of_scope`."""
@@ -310,8 +312,11 @@ class AsyncClient(AsyncDriver):
         exclude: Sequence[str] = (),
         gitignore: bool = False,
         in_place: bool = False,
+        links: client.Links = "inside",
+        allow_git: bool = False,
         owners: bool = False,
         xattrs: bool = False,
+        xattr_names: Sequence[str] = (),
         use_cache: bool = True,
         progress: Callable[[int], None] = lambda count: None,
     ) -> client.Restored:
@@ -329,8 +334,11 @@ class AsyncClient(AsyncDriver):
             exclude: Patterns of what else is not deleted, as for `add`. Nothing of the tree is left out.
             gitignore: Whether ``.gitignore`` files count as well.
             in_place: Whether a new `dest` is filled file by file as well.
+            links: Which symbolic links are made: those that stay inside `dest`, or ``all``, as they are recorded.
+            allow_git: Whether what is in a ``.git`` that was there may be changed: git runs programs that it names.
             owners: Whether owners, and set-uid and set-gid bits, are restored.
-            xattrs: Whether extended attributes are restored.
+            xattrs: Whether extended attributes are restored; to root, those of users only (``user.``).
+            xattr_names: Extended attributes that are restored in any case.
             use_cache: Whether files that have not changed since they were restored last are not read.
             progress: Called with further numbers of bytes that were written or compared.
 
@@ -339,6 +347,8 @@ class AsyncClient(AsyncDriver):
                 process is restoring `dest`; or a file of patterns in it can't be read or parsed.
             OSError: The file system refused an operation.
             PayloadNotFound: The gateway does not hold a payload.
+            TooLarge: The tree has more bytes than are free on the disk, or more entries than the client's settings
+                allow.
         """
         from coregw.client.folders.restore import Deletion, Extras, restore_folder  # noqa: PLC0415 - few programs need it
         from coregw.folders.restore_cache import RestoreCache  # noqa: PLC0415 - the same
@@ -349,7 +359,9 @@ class AsyncClient(AsyncDriver):
             dest,
             delete=Deletion(delete_excluded, exclude, gitignore) if delete or delete_excluded else None,
             in_place=in_place,
-            extras=Extras(owners, xattrs),
+            links=links,
+            allow_git=allow_git,
+            extras=Extras(owners, xattrs, tuple(xattr_names)),
             cache=RestoreCache.of(dest) if use_cache else None,
             progress=progress,
         )

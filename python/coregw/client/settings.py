@@ -44,7 +44,9 @@ class ClientSettings:
         read_ahead_bytes: How many bytes after those that were asked for are requested with them, at most, when a file
             is read in sequence. At most half of ``cache_bytes``.
         max_entries: Maximum number of entries that a walk of a tree yields, nested maps included. Getting a folder
-            counts those of its map of attributes as well.
+            counts those of its map of attributes as well. An entry of a nested map counts once more for every 16
+            folders that the map is below. The files of a folder that are lists have no more elements than this, beyond
+            one for every 16 KiB.
         max_nesting: Maximum depth of maps inside maps that a walk follows.
 
     Raises:

@@ -181,9 +181,9 @@ class Client(BlockingDriver):
         """Return the proven sum of a list's measures; see `operations.tree.list_size`."""
         return self._run(operations.tree.list_size(self.settings, self.root(target)))
 
-    def list_elements(self, target: CidLike) -> list[tuple[str, int]]:
+    def list_elements(self, target: CidLike, *, limit: Callable[[int], int] | None = None) -> list[tuple[str, int]]:
         """Return the payloads of a file that is a list, with their sizes; see `operations.tree.list_elements`."""
-        return self._run(operations.tree.list_elements(self.settings, self.root(target)))
+        return self._run(operations.tree.list_elements(self.settings, self.root(target), limit))
 
     def history_of_scope(self, scope: str, token: str) -> Generator[client.PublishedRecord, None, None]:
         """Yield every revision of all names of a scope; see `operations.record.history_of_scope`."""
@@ -289,8 +289,11 @@ class Client(BlockingDriver):
         exclude: Sequence[str] = (),
         gitignore: bool = False,
         in_place: bool = False,
+        links: client.Links = "inside",
+        allow_git: bool = False,
         owners: bool = False,
         xattrs: bool = False,
+        xattr_names: Sequence[str] = (),
         use_cache: bool = True,
         progress: Callable[[int], None] = lambda count: None,
     ) -> client.Restored:
@@ -307,8 +310,11 @@ class Client(BlockingDriver):
                 exclude=exclude,
                 gitignore=gitignore,
                 in_place=in_place,
+                links=links,
+                allow_git=allow_git,
                 owners=owners,
                 xattrs=xattrs,
+                xattr_names=xattr_names,
                 use_cache=use_cache,
                 progress=progress,
             )

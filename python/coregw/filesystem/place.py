@@ -7,8 +7,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from coregw._core import Attributes, Cid, decode_attributes
+from coregw._core import Attributes, Cid
 from coregw.client import Client
+from coregw.client.folders.levels import Records
 from coregw.client.opened.cache import WeighedCache
 from coregw.errors import InvalidInput
 from coregw.folders.attributes import ATTRIBUTES_PATH, attributes_root
@@ -55,6 +56,7 @@ class Places:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._known: WeighedCache[Place] = WeighedCache(_MAX_PLACES)
+        self._shared = Records(client)
 
     def find(self, root: Cid, path: Path) -> Place:
         """Return where a path leads. One request for each nested map that is not known; two more if there is no file.
@@ -142,8 +144,7 @@ class Places:
         found: dict[Path, Attributes] = {}
         for path, target in zip(paths, self._client.prove_keys(attributes, paths), strict=True):
             if target is not None:
-                payload = None if Cid(target).hash_name == "identity" else self._client.get_payload(target)
-                found[path] = decode_attributes(target, payload)
+                found[path] = self._shared.get(target)
         return found
 
 

@@ -5,15 +5,16 @@ Nothing here asks a gateway or reads a file: it compares what is listed.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from coregw.folders.attributes import Attributes, FolderEntry
 
 __all__ = [
+    "MAX_COMPARED_ELEMENTS",
     "AttributeChange",
     "ChangedRange",
     "Chunk",
@@ -25,6 +26,9 @@ __all__ = [
 
 Chunk = tuple[str, int]
 """A payload of a file, and its length in bytes."""
+
+MAX_COMPARED_ELEMENTS: Final = 1 << 20
+"""Elements of a list whose ranges are compared. Lists of a few nodes may have 2^52."""
 
 Kind = Literal["file", "link", "folder", "map", "other"]
 
@@ -65,7 +69,8 @@ class FolderDifference:
         before: The target of the first folder's file or nested map, if the targets differ.
         after: The target of the second folder's.
         attributes: Attributes that differ, in a fixed order; empty for a path that only one folder has.
-        ranges: What differs between two files that are lists; None for anything else.
+        ranges: What differs between two files that are lists; None for anything else, and if one of the lists has more
+            than `MAX_COMPARED_ELEMENTS`.
     """
 
     segments: tuple[str, ...]
@@ -85,14 +90,14 @@ def compare_folders(before: Sequence[FolderEntry], after: Sequence[FolderEntry])
         before: All paths of the first folder, each once.
         after: All paths of the second folder.
     """
-    above = _above(before), _above(after)
     first, second = ({entry.segments: entry for entry in entries} for entries in (before, after))
+    orders = sorted(first), sorted(second)
     for path in sorted(first.keys() | second.keys()):
         old, new = first.get(path), second.get(path)
         found = compare_entries(old, new)
-        if found is None or (found.kinds == ("folder", None) and path in above[1]):
+        if found is None or (found.kinds == ("folder", None) and _has_below(orders[1], path)):
             continue
-        if found.kinds == (None, "folder") and path in above[0]:
+        if found.kinds == (None, "folder") and _has_below(orders[0], path):
             continue
         yield found
 
@@ -123,14 +128,10 @@ def _changes(before: Attributes | None, after: Attributes | None, *, has_same_by
             yield AttributeChange(name, old, new)
 
 
-def _above(entries: Iterable[FolderEntry]) -> set[tuple[str, ...]]:
-    found: set[tuple[str, ...]] = set()
-    for entry in entries:
-        path = entry.segments[:-1]
-        while path and path not in found:
-            found.add(path)
-            path = path[:-1]
-    return found
+def _has_below(order: Sequence[tuple[str, ...]], path: tuple[str, ...]) -> bool:
+    """Whether a path of a sorted list is below another path."""
+    place = bisect_right(order, path)
+    return place < len(order) and order[place][: len(path)] == path
 
 
 def changed_ranges(before: Sequence[Chunk], after: Sequence[Chunk]) -> Iterator[ChangedRange]:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from coregw import _core
 from coregw.client.driving.threads import to_end
-from coregw.client.folders.listing import Part, list_folder
+from coregw.client.folders.listing import Part, explained_elements, list_folder
 from coregw.client.folders.parallel import in_thread
 from coregw.client.folders.source import PayloadSource
 from coregw.client.query import CidLike
-from coregw.errors import InvalidInput
+from coregw.errors import InvalidInput, TooLarge
 from coregw.folders.attributes import Attributes, FolderEntry, decode_attributes, join_folder
-from coregw.folders.compare import FolderDifference, changed_ranges, compare_folders
+from coregw.folders.compare import MAX_COMPARED_ELEMENTS, FolderDifference, changed_ranges, compare_folders
 from coregw.folders.survey import Skipped, Survey, survey
 from coregw.folders.tree import Level, Recorded, unrecorded
 from coregw.text import display_name
@@ -136,8 +136,10 @@ def _explaining(
         left_out = [Skipped(*each) for each in found.left_out]
         left_out += [Skipped(path / each.path, each.kind) for each in unrecorded(found, level)]
         tops = {_below(path, each.file) for each in left_out}
-        above = [[each.segments[:count] for count in range(1, len(each.segments) + 1)] for each in differences]
-        if all(each.kinds[0] is None for each in differences) and all(map(tops.intersection, above)):
+        depths = {len(top) for top in tops}
+        if all(
+            each.kinds[0] is None and any(each.segments[:depth] in tops for depth in depths) for each in differences
+        ):
             return left_out
     return []
 
@@ -184,9 +186,24 @@ async def _with_ranges(
     if "list" not in kinds:
         return found
     is_list = kinds[0] == "list"
-    parts: list[Part] = [*await client.list_elements(found.before)] if is_list else [(found.before, None)]
     place = places["/".join(found.segments)]
-    if not is_list or sum(size or 0 for _, size in parts) == hashed[place].size:
+    size = hashed[place].size
+    parts: list[Part] = [(found.before, None)]
+    has_same_size = not is_list
+
+    def limit(total: int) -> int:
+        nonlocal has_same_size
+        has_same_size = total == size
+        return explained_elements(client.settings, total) if has_same_size else MAX_COMPARED_ELEMENTS
+
+    if is_list:
+        try:
+            parts = [*await client.list_elements(found.before, limit=limit)]
+        except TooLarge:
+            if has_same_size:
+                raise
+            return found
+    if has_same_size:
         file = surveyed.location(place)
         top = file.parents[len(found.segments) - 1]
         if (await in_thread(_core.files_match, top, [(file.relative_to(top), parts)]))[0]:

@@ -5,33 +5,47 @@ Nothing outside it is touched: what exists in it is reached name by name, withou
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from coregw import _core
-from coregw.client.files import reported_as
 from coregw.client.folders.listing import PlannedFile
-from coregw.client.folders.partial import INSIDE, Partial
+from coregw.client.folders.names import INSIDE, TOP, Paths
 from coregw.errors import InvalidInput
+from coregw.extras import missing_extra
 from coregw.folders.restore_cache import RestoreCache, State, decode_entries, encode_entries, state_of
 
+try:
+    import fcntl  # noqa: F401 - `partial` locks with it; whoever writes to a folder imports this module first
+except ModuleNotFoundError as error:
+    raise missing_extra(error, "writing a folder", "client") from None
+
 __all__ = [
+    "Cursor",
     "Existing",
     "FileStates",
+    "Rights",
+    "TreeCursor",
     "check_destination",
-    "open_below",
+    "free_bytes",
     "publish",
-    "read_link",
     "remove",
+    "remove_tree",
+    "reported_as_path",
     "survey_existing",
 ]
 
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_RIGHTS = stat.S_IRWXU
+"""What its owner needs to list a folder and to change it."""
 
 _PAUSE_SECONDS = 0.001
 """The pause between two looks at the file system's clock, which counts in ticks: of 1 to 10 ms in Linux."""
@@ -39,8 +53,24 @@ _PAUSE_SECONDS = 0.001
 _MAX_PAUSES = 100
 """A clock that stands still for longer is not waited for: some file systems do not record changes of a folder."""
 
-Existing = dict[tuple[str, ...], Literal["file", "link", "folder", "other"]]
-"""What a folder has, by path."""
+Kind = Literal["file", "link", "folder", "other"]
+
+
+@dataclass
+class Existing:
+    """What a destination has.
+
+    Attributes:
+        kinds: What there is at the paths of a tree, by their numbers.
+        states: The states of files at these paths.
+        links: The targets of links at these paths.
+        surplus: What is beside these paths: the number of its folder, and its name.
+    """
+
+    kinds: dict[int, Kind] = field(default_factory=lambda: {TOP: "folder"})
+    states: dict[int, os.stat_result] = field(default_factory=dict)
+    links: dict[int, bytes] = field(default_factory=dict)
+    surplus: list[tuple[int, str]] = field(default_factory=list)
 
 
 def check_destination(destination: Path) -> bool:
@@ -81,68 +111,333 @@ def publish(tree: Path, destination: Path, *, existed: bool) -> None:
         undo.pop_all()
 
 
-def survey_existing(top: Path, entered: Collection[tuple[str, ...]] | None) -> Existing:
-    """Return what is below a folder, but for incomplete files; nothing if it does not exist. O(entries).
+def free_bytes(destination: Path) -> int | None:
+    """Return how many bytes this user may write to the disk of a destination; None if the file system does not say."""
+    found = os.statvfs(destination if destination.is_dir() else destination.absolute().parent)
+    return found.f_bavail * found.f_frsize if found.f_blocks else None
 
-    Symbolic links are not followed, also if one takes the place of a folder meanwhile: that is an error.
+
+class Cursor:
+    """An open folder, from which those in it and the one above it are opened, by name, without following links.
+
+    One descriptor is open, whatever the depth: ``..`` is opened to go up, and has to be the folder that was there. As a
+    context manager it closes that descriptor.
 
     Args:
-        top: The folder.
-        entered: The folders below it that are entered; None enters all.
+        top: A descriptor of the top folder, which the cursor closes.
+
+    Attributes:
+        folder: The descriptor of the folder.
     """
-    found: Existing = {}
-    pending: list[tuple[str, ...]] = [()] if os.path.lexists(top) else []
-    while pending:
-        path = pending.pop()
-        with reported_as(top.joinpath(*path)), open_below(top, path) as folder, os.scandir(folder) as listing:
-            for entry in listing:
-                below = (*path, entry.name)
-                if below == (INSIDE,):
-                    continue
-                if entry.is_symlink():
-                    found[below] = "link"
-                elif entry.is_dir(follow_symlinks=False):
-                    found[below] = "folder"
-                    if entered is None or below in entered:
-                        pending.append(below)
-                else:
-                    found[below] = "file" if entry.is_file(follow_symlinks=False) else "other"
+
+    def __init__(self, top: int) -> None:
+        self.folder = top
+        self._above: list[tuple[int, int]] = []
+
+    @classmethod
+    def at(cls, top: Path) -> Self:
+        """Open a folder. Its own path may lead through links."""
+        return cls(os.open(top, _OPEN_FOLDER & ~os.O_NOFOLLOW))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.folder)
+
+    def status(self) -> os.stat_result:
+        """Return the status of the folder."""
+        return os.fstat(self.folder)
+
+    def down(self, name: str) -> None:
+        """Go to a folder in this one."""
+        below = os.open(name, _OPEN_FOLDER, dir_fd=self.folder)
+        status = self.status()
+        self._above.append((status.st_dev, status.st_ino))
+        self._move(below)
+
+    def up(self) -> None:
+        """Go to the folder above. Raises `OSError` (ESTALE) if this folder is not in it any more."""
+        above = os.open("..", _OPEN_FOLDER, dir_fd=self.folder)
+        status = os.fstat(above)
+        if (status.st_dev, status.st_ino) != self._above.pop():
+            os.close(above)
+            raise OSError(errno.ESTALE, "the folder was moved meanwhile")
+        self._move(above)
+
+    def _move(self, folder: int) -> None:
+        os.close(self.folder)
+        self.folder = folder
+
+
+class TreeCursor(Cursor):
+    """A cursor in the folders of a tree, by their numbers."""
+
+    number = TOP
+
+    def move(self, paths: Paths, number: int) -> None:
+        """Go to a folder. O(folders between this one and that one)."""
+        below: list[int] = []
+        while number != self.number:
+            if paths.depths[number] >= paths.depths[self.number]:
+                below.append(number)
+                number = paths.above[number]
+            else:
+                self.up()
+                self.number = paths.above[self.number]
+        for each in reversed(below):
+            self.down(paths.names[each])
+            self.number = each
+
+
+def survey_existing(top: Path, paths: Paths, rights: Rights) -> Existing:
+    """Return what is in the folders of a tree at a destination, but for incomplete files. O(entries).
+
+    Folders that the tree does not have are not entered. Symbolic links are not followed, also if one takes the place of
+    a folder meanwhile: that is an error.
+
+    Args:
+        top: The destination; nothing is there if it does not exist.
+        paths: The tree.
+        rights: Gives the rights to enter folders of this user.
+    """
+    found = Existing()
+    if not os.path.lexists(top):
+        found.kinds.clear()
+        return found
+    pending = [TOP]
+    with TreeCursor.at(top) as cursor:
+        while pending:
+            number = pending.pop()
+            with reported_as_path(top, paths, number):
+                rights.enter(cursor, number)
+                _list(cursor, paths, found, pending)
     return found
 
 
+def _list(cursor: TreeCursor, paths: Paths, found: Existing, pending: list[int]) -> None:
+    """Note what is in the folder of a cursor, and the folders to enter."""
+    with os.scandir(cursor.folder) as listing:
+        for entry in listing:
+            if cursor.number == TOP and entry.name == INSIDE:
+                continue
+            number = paths.find(cursor.number, entry.name)
+            if number is None:
+                found.surplus.append((cursor.number, entry.name))
+            elif entry.is_symlink():
+                found.kinds[number] = "link"
+                found.links[number] = os.fsencode(os.readlink(entry.name, dir_fd=cursor.folder))
+            elif entry.is_dir(follow_symlinks=False):
+                found.kinds[number] = "folder"
+                if paths.kinds[number] == "folder":
+                    pending.append(number)
+            elif entry.is_file(follow_symlinks=False):
+                found.kinds[number] = "file"
+                found.states[number] = entry.stat(follow_symlinks=False)
+            else:
+                found.kinds[number] = "other"
+
+
 @contextmanager
-def open_below(top: Path, segments: Sequence[str]) -> Iterator[int]:
-    """Open a folder below `top`, name by name, without following symbolic links. Yields its descriptor."""
-    descriptor = os.open(top, _OPEN_FOLDER & ~os.O_NOFOLLOW)
+def reported_as_path(top: Path, paths: Paths, number: int) -> Iterator[None]:
+    """Make an `OSError` of a name in a folder one of the whole path."""
     try:
-        for segment in segments:
-            above, descriptor = descriptor, os.open(segment, _OPEN_FOLDER, dir_fd=descriptor)
-            os.close(above)  # one at a time: a tree may be deeper than a process may have files open
-        yield descriptor
-    finally:
-        os.close(descriptor)
+        yield
+    except OSError as error:
+        path = os.fspath(top.joinpath(*paths.path(number)))
+        raise type(error)(error.errno, error.strerror or str(error), path) from None
 
 
-def read_link(top: Path, path: tuple[str, ...]) -> bytes:
-    """Return the target of a symbolic link below `top`."""
-    with reported_as(top.joinpath(*path)), open_below(top, path[:-1]) as folder:
-        return os.fsencode(os.readlink(path[-1], dir_fd=folder))
+def _lacks(folder: int, rights: int) -> bool:
+    """Whether a folder is this user's, and the user lacks rights to it (`stat.S_IRWXU` or some of them)."""
+    status = os.fstat(folder)
+    if status.st_uid != os.geteuid() or status.st_mode & rights == rights:
+        return False
+    return not os.access(".", rights >> 6, dir_fd=folder, effective_ids=True)  # a superuser may lack nothing
 
 
-def remove(top: Path, paths: Iterable[tuple[str, ...]]) -> None:
-    """Remove files, links and whole folders below `top`.
+class Rights:
+    """Rights of this user to the user's own folders, which a restore needs and their modes do not give.
+
+    They are given when they are needed, to the owner alone, and taken back in the end, also after an error: as a
+    context manager it takes back those that it has given.
+
+    Args:
+        top: The top folder.
+        paths: The tree.
+        are_given: Whether any are given.
+    """
+
+    def __init__(self, top: Path, paths: Paths, *, are_given: bool = True) -> None:
+        self._top = top
+        self._paths = paths
+        self._are_given = are_given
+        self._modes: dict[int, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.take_back()
+
+    def enter(self, cursor: TreeCursor, number: int) -> None:
+        """Move a cursor to a folder, and give the rights to list and enter that, and those that are above it."""
+        paths = self._paths
+        while cursor.number != number:
+            try:
+                cursor.move(paths, number)
+            except PermissionError:
+                at = number
+                while at != TOP and paths.above[at] != cursor.number:
+                    at = paths.above[at]
+                mode = _allow(cursor.folder, paths.names[at]) if at != TOP and self._are_given else None
+                if mode is None:
+                    raise
+                self._modes.setdefault(at, mode)
+        if self._are_given and _lacks(cursor.folder, stat.S_IRUSR | stat.S_IXUSR):
+            self._give(cursor, number)
+
+    def give(self, numbers: Iterable[int]) -> None:
+        """Give the rights to change folders; those above them can be entered."""
+        with TreeCursor.at(self._top) as cursor:
+            for number in sorted(numbers):
+                with reported_as_path(self._top, self._paths, number):
+                    cursor.move(self._paths, number)
+                    if _lacks(cursor.folder, _RIGHTS):
+                        self._give(cursor, number)
+
+    def _give(self, cursor: TreeCursor, number: int) -> None:
+        mode = stat.S_IMODE(cursor.status().st_mode)
+        self._modes.setdefault(number, mode)
+        os.fchmod(cursor.folder, mode | _RIGHTS)
+
+    def leave(self, numbers: Iterable[int]) -> None:
+        """Take nothing back from folders whose modes have been set to others."""
+        for number in numbers:
+            self._modes.pop(number, None)
+
+    def take_back(self) -> None:
+        """Give folders the modes that they had. Idempotent. One that is not there any more is left out."""
+        modes, self._modes = self._modes, {}
+        numbers = sorted(modes)
+        while numbers:
+            with suppress(OSError), TreeCursor.at(self._top) as cursor:
+                while numbers:
+                    number = numbers.pop()  # those below others first, and from above: nobody can leave them afterwards
+                    cursor.move(self._paths, number)
+                    descriptor = os.dup(cursor.folder)
+                    try:
+                        cursor.move(self._paths, self._paths.above[number])
+                        os.fchmod(descriptor, modes[number])
+                    finally:
+                        os.close(descriptor)
+
+
+def _allow(folder: int, name: str) -> int | None:
+    """Give this user all rights to a folder in another one that cannot be opened, and return the mode that it had.
+
+    None if it is another user's, or cannot be changed without permission to read it, as on some systems.
+    """
+    with suppress(OSError):
+        descriptor = os.open(name, _OPEN_FOLDER | getattr(os, "O_PATH", 0), dir_fd=folder)
+        try:
+            status = os.fstat(descriptor)
+            if status.st_uid == os.geteuid():
+                Path(f"/proc/self/fd/{descriptor}").chmod(stat.S_IMODE(status.st_mode) | _RIGHTS)
+                return stat.S_IMODE(status.st_mode)
+        finally:
+            os.close(descriptor)
+    return None
+
+
+def remove(top: Path, paths: Paths, items: Iterable[tuple[int, tuple[str, ...]]]) -> None:
+    """Remove files, links and whole folders, by the number of a folder, and the path of each below that.
 
     Raises:
         OSError: One can't be removed; those before it are.
     """
-    for path in paths:
-        with reported_as(top.joinpath(*path)), open_below(top, path[:-1]) as folder:
-            if stat.S_ISDIR(os.lstat(path[-1], dir_fd=folder).st_mode):
-                import shutil  # noqa: PLC0415 - loading it takes 3 ms
+    with TreeCursor.at(top) as cursor:
+        for number, (*folders, name) in items:
+            try:
+                cursor.move(paths, number)
+                with Cursor(os.dup(cursor.folder)) as at:
+                    for each in folders:
+                        at.down(each)
+                    if stat.S_ISDIR(os.lstat(name, dir_fd=at.folder).st_mode):
+                        remove_tree(at.folder, name)
+                    else:
+                        os.unlink(name, dir_fd=at.folder)
+            except OSError as error:
+                path = os.fspath(top.joinpath(*paths.path(number), *folders, name))
+                raise type(error)(error.errno, error.strerror or str(error), path) from None
 
-                shutil.rmtree(path[-1], dir_fd=folder)
-            else:
-                os.unlink(path[-1], dir_fd=folder)
+
+def remove_tree(folder: int, name: str) -> None:
+    """Remove a folder in another one, with all that it has, whatever its depth. What can be removed is.
+
+    Folders of this user get the rights that this needs. One that cannot be removed has its mode again.
+
+    Raises:
+        OSError: The first reason why something could not be removed.
+    """
+    failures: list[OSError] = []
+    pending = [[name]]
+    entered: list[tuple[str, int | None]] = []
+    with Cursor(os.dup(folder)) as cursor:
+        while pending:
+            if pending[-1]:
+                below = pending[-1].pop()
+                try:
+                    entered.append((below, _enter_to_remove(cursor, below)))
+                except OSError as error:
+                    failures.append(error)
+                else:
+                    pending.append(_remove_files(cursor.folder, failures))
+                continue
+            pending.pop()
+            if entered:
+                below, mode = entered.pop()
+                descriptor = os.dup(cursor.folder)
+                try:
+                    cursor.up()
+                    os.rmdir(below, dir_fd=cursor.folder)
+                except OSError as error:
+                    failures.append(error)
+                    if mode is not None:
+                        os.fchmod(descriptor, mode)
+                finally:
+                    os.close(descriptor)
+    if failures:
+        raise failures[0]
+
+
+def _enter_to_remove(cursor: Cursor, name: str) -> int | None:
+    """Go to a folder, with all rights to it. Returns the mode that it had, if that is another one."""
+    mode: int | None = None
+    try:
+        cursor.down(name)
+    except PermissionError:
+        mode = _allow(cursor.folder, name)
+        if mode is None:
+            raise
+        cursor.down(name)
+    if _lacks(cursor.folder, _RIGHTS):
+        mode = stat.S_IMODE(cursor.status().st_mode)
+        os.fchmod(cursor.folder, mode | _RIGHTS)
+    return mode
+
+
+def _remove_files(folder: int, failures: list[OSError]) -> list[str]:
+    """Remove all but folders from a folder, and return the names of these."""
+    with os.scandir(folder) as listing:
+        entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in listing]
+    for name, is_folder in entries:
+        if not is_folder:
+            try:
+                os.unlink(name, dir_fd=folder)
+            except OSError as error:
+                failures.append(error)
+    return [name for name, is_folder in entries if is_folder]
 
 
 class FileStates:
@@ -156,34 +451,31 @@ class FileStates:
     def __init__(self, cache: RestoreCache, *, are_changed: bool) -> None:
         self._cache = cache
         self._are_changed = are_changed
-        self._found: dict[tuple[str, ...], State] = {}
+        self._found: dict[int, State] = {}
         self._changed: list[tuple[str, State, str]] = []
         self._newest = 0
 
     def known(
-        self, top: Path, files: Iterable[PlannedFile], check: Callable[[int], object]
-    ) -> tuple[set[tuple[str, ...]], list[PlannedFile]]:
-        """Return the paths of the files that have not changed since they had the right bytes, and the other files.
+        self, states: Mapping[int, os.stat_result], files: Iterable[PlannedFile]
+    ) -> tuple[set[int], list[PlannedFile]]:
+        """Return the numbers of the files that have not changed since they had the right bytes, and the other files.
 
-        O(files), without reading one. `check` may raise.
+        O(files), without reading one.
         """
-        right: set[tuple[str, ...]] = set()
+        right: set[int] = set()
         others: list[PlannedFile] = []
         for file in files:
-            check(0)
-            path = "/".join(file.segments)
-            with suppress(OSError):
-                status = os.lstat(f"{top}/{path}")
-                self._found[file.segments] = state_of(status)
-                if self._cache.find(path, status) == file.target:
-                    right.add(file.segments)
-                    continue
-            others.append(file)
+            status = states[file.number]
+            self._found[file.number] = state_of(status)
+            if self._cache.find("/".join(file.segments), status) == file.target:
+                right.add(file.number)
+            else:
+                others.append(file)
         return right, others
 
     def note_kept(self, file: PlannedFile) -> None:
         """Note that a file had the right bytes in the state in which `known` found it."""
-        if self._cache.is_kept and (state := self._found.get(file.segments)) is not None:
+        if self._cache.is_kept and (state := self._found.get(file.number)) is not None:
             self._note([("/".join(file.segments), state, file.target)])
 
     def note_written(self, writer: _core.FolderWriter) -> None:
@@ -198,18 +490,18 @@ class FileStates:
             self._newest = max(self._newest, newest)
             self._cache.add(entries, count)
 
-    def save(self, top: Path, partial: Partial) -> None:
+    def save(self, top: Path, clock: Callable[[], int]) -> None:
         """Save the states, for the next time. Blocks for up to a tick of the file system's clock, mostly 10 ms or less.
 
         Args:
             top: The destination.
-            partial: Its folder for incomplete files.
+            clock: Returns the time of its file system, in nanoseconds since 1970.
         """
         if not self._cache.is_kept:
             return
         changed, self._changed, self._are_changed = self._changed, [], False
         self._note([(path, _renamed(f"{top}/{path}", state), target) for path, state, target in changed])
-        self._cache.save(_time_after(partial, self._newest))
+        self._cache.save(_time_after(clock, self._newest))
 
     def discard(self) -> None:
         """Forget what was not saved. Idempotent."""
@@ -232,16 +524,16 @@ def _renamed(path: str, state: State) -> State:
     return state
 
 
-def _time_after(partial: Partial, newest: int) -> int:
+def _time_after(clock: Callable[[], int], newest: int) -> int:
     """Return the file system's time, if possible after `newest`. No later change has an earlier time.
 
     Timestamps are those of the file system, which may be on another machine. Those with fractions of a second advance
     every 16 ms or more often; all others are exact to two seconds (FAT), for which `RestoreCache` allows.
     """
-    now = partial.now()
+    now = clock()
     for _ in range(_MAX_PAUSES):
         if now != newest or newest % 1_000_000_000 == 0:
             break
         time.sleep(_PAUSE_SECONDS)
-        now = partial.now()
+        now = clock()
     return now

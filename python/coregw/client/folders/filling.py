@@ -7,14 +7,13 @@ a file is forgotten when it is complete: so memory does not grow with the number
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 from coregw import _core
 from coregw.client.driving.threads import to_end
-from coregw.client.folders.destination import FileStates, remove
-from coregw.client.folders.listing import PlannedFile, Signal, list_of, walk_folder
-from coregw.client.folders.names import restorable_links
+from coregw.client.folders.destination import FileStates
+from coregw.client.folders.listing import FileLists, Nested, PlannedFile, Signal, walk_folder
+from coregw.client.folders.names import TOP, leads_outside
 from coregw.client.folders.parallel import for_each
 from coregw.client.folders.source import PayloadSource
 from coregw.errors import Unavailable
@@ -39,7 +38,7 @@ class Filler:
         progress: Called with further numbers of bytes that were written.
 
     Attributes:
-        outside: The symbolic links that lead out of the tree; they are not made.
+        outside: The paths of symbolic links that lead out of the tree and are not made.
         top_folders: Folders in the top folder whose attributes are not set, since they are moved.
     """
 
@@ -50,48 +49,83 @@ class Filler:
         states: FileStates,
         progress: Callable[[int], None],
     ) -> None:
-        self.outside: list[FolderEntry] = []
+        self.outside: list[tuple[str, ...]] = []
         self.top_folders: list[FolderEntry] = []
         self._client = client
         self._writer = writer
         self._states = states
         self._progress = progress
         self._written = 0  # as last reported
-        self._links: list[FolderEntry] = []
+        self._links: list[tuple[int, FolderEntry]] = []
+        self._maps: dict[int, tuple[int, tuple[str, ...]]] = {}
+        """Nested maps, by the numbers of their folders: the map that each is in, and its path there."""
         self._is_listed = True
         self._listed, self._fetched = Signal(), Signal()
 
-    async def write_planned(self, top: Path, surplus: Iterable[tuple[str, ...]]) -> None:
-        """Fetch and write what was added to the writer, and remove what is left over below `top` before the end."""
+    async def write_planned(self, before_the_end: Callable[[], None]) -> None:
+        """Fetch and write what was added to the writer; links and attributes follow `before_the_end`."""
         await self._start()
         await for_each([self._fetch] * REQUESTS, _call, REQUESTS)
-        await to_end(remove, top, surplus)
+        await to_end(before_the_end)
         await self._finish()
 
-    async def write_listed(self, root: _core.Cid, started: Callable[[int | None], None]) -> None:
+    async def write_listed(
+        self, root: _core.Cid, lists: FileLists, started: Callable[[int | None], None], *, all_links: bool
+    ) -> None:
         """List a folder, and fetch and write its files while its listing comes.
 
         Args:
             root: Its root.
+            lists: Lists the payloads of files.
+            all_links: Whether links that lead out of the tree are made as well.
             started: Called with the number of bytes to write, None if it is not known, when all names are known.
 
         Raises:
             InvalidInput: A path can't be a file name here, or two paths exclude each other (code ``invalid_path``).
+            TooLarge: The files have more bytes than the writer may write.
         """
         self._is_listed = False
 
         async def list_all() -> None:
-            await walk_folder(self._client, root, self._take)
+            async def take(listing: _core.FolderListing, folder: int) -> list[Nested[int]]:
+                return await self._take(listing, folder, lists)
+
+            await walk_folder(self._client, root, TOP, take, xattrs=False)
             started(self._writer.added[1])
             self._is_listed = True
             self._listed.send()
 
         await self._start()
         await for_each([list_all, *[self._fetch] * REQUESTS], _call, REQUESTS + 1)
-        inside, self.outside = restorable_links(self._links)
-        for link in inside:
-            self._writer.add_link(link.segments, *link_of(link))
+        await to_end(self._add_links, all_links)
         await self._finish()
+
+    def _add_links(self, all_links: bool) -> None:
+        """Add the links to the writer, when all folders and links are known."""
+        targets: dict[tuple[int, str], bytes] = {}
+        placed: list[tuple[int, int, FolderEntry]] = []
+        for number, link in self._links:
+            folder = self._writer.add_folder(link.segments[:-1], below=number) if link.segments[1:] else number
+            targets[folder, link.segments[-1]] = link_of(link)[0]
+            placed.append((number, folder, link))
+
+        def find(folder: int, name: str) -> int | bytes | None:
+            target = targets.get((folder, name))
+            return self._writer.folder_in(folder, name) if target is None else target
+
+        for number, folder, link in placed:
+            if all_links or not leads_outside(folder, link_of(link)[0], (find, self._writer.folder_above)):
+                self._writer.add_link(link.segments[-1:], *link_of(link), below=folder)
+            else:
+                self.outside.append((*self._path(number), *link.segments))
+
+    def _path(self, number: int) -> tuple[str, ...]:
+        """Return the path of a nested map, or of the top folder."""
+        parts: list[tuple[str, ...]] = []
+        while number != TOP:
+            number, path = self._maps[number]
+            parts.append(path)
+        return tuple(name for path in reversed(parts) for name in path)
 
     async def _start(self) -> None:
         await to_end(self._writer.start, stop=self._writer.stop)
@@ -100,24 +134,25 @@ class Filler:
         await to_end(self._writer.finish, stop=self._writer.stop)
         self._states.note_written(self._writer)
 
-    async def _take(self, listing: _core.FolderListing, base: tuple[str, ...]) -> list[FolderEntry]:
-        maps: list[FolderEntry] = []
-        others = self._writer.add_listed(listing, base)
+    async def _take(self, listing: _core.FolderListing, below: int, lists: FileLists) -> list[Nested[int]]:
+        maps: list[Nested[int]] = []
+        others = self._writer.add_listed(listing, below)
         self._listed.send()
         for fields in others:
             entry = FolderEntry(*fields)
-            is_at_top = len(entry.segments) == 1
             if entry.kind == "link":
-                self._links.append(entry)
-            elif entry.kind == "file":
-                parts = await list_of(self._client, entry) or [(entry.target or "", None)]
-                self._writer.add_file(entry.segments, parts, *attributes_of(entry), list=entry.target)
-            else:
-                self._writer.add_folder(entry.segments, *attributes_of(entry))
-                if is_at_top and self._writer.is_moved:
-                    self.top_folders.append(entry)
-            if entry.kind == "map":
-                maps.append(entry)
+                self._links.append((below, entry))
+                continue
+            if entry.kind == "file":
+                parts = await lists.parts(entry)
+                self._writer.add_file(entry.segments, parts, *attributes_of(entry), list=entry.target, below=below)
+                continue
+            number = self._writer.add_folder(entry.segments, *attributes_of(entry), below=below)
+            if below == TOP and len(entry.segments) == 1 and self._writer.is_moved:
+                self.top_folders.append(entry)
+            if entry.kind == "map" and entry.target is not None:
+                self._maps[number] = (below, entry.segments)
+                maps.append((number, len(entry.segments), entry.target))
         self._listed.send()
         while self._writer.has_enough:
             await self._fetched.wait()

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from coregw._core import Attributes, Cid, decode_attributes
+from coregw.client.opened.cache import WeighedCache
+from coregw.client.operations.folder_diff import REMEMBERED_BYTES
 from coregw.client.query import map_proof
 from coregw.client.sync import Client
 from coregw.folders.attributes import ATTRIBUTES_PATH, FolderEntry, attributes_root, join_folder
 
-__all__ = ["decoded_record", "folder_level", "folder_record", "folder_tree"]
+__all__ = ["Records", "decoded_record", "folder_level", "folder_record", "folder_tree"]
 
 
 def folder_record(client: Client, root: str, path: Sequence[str]) -> Attributes | None:
@@ -31,8 +33,8 @@ def folder_tree(client: Client, root: str, prefix: Sequence[str] = ()) -> Iterat
         ProofError: An answer is not proven.
     """
     known = _attributes_map(client, root)
-    records = client.entries(known, prefix) if known is not None else ()
-    decoded = ((segments, decoded_record(client, target)) for segments, target in records)
+    records, listed = Records(client), client.entries(known, prefix) if known is not None else ()
+    decoded = ((segments, records.get(target)) for segments, target in listed)
     return join_folder(client.entries(root, prefix), decoded)
 
 
@@ -49,6 +51,7 @@ def folder_level(client: Client, root: str, prefix: Sequence[str] = ()) -> Itera
     base = tuple(prefix)
     known = _attributes_map(client, root)
     own = client.query(map_proof(known, base)).value if known is not None and base else None
+    shared = Records(client)
     records: dict[str, Attributes] = {}
     folders: set[str] = set()
     listing = client.children(known, prefix) if known is not None else iter(())
@@ -58,7 +61,7 @@ def folder_level(client: Client, root: str, prefix: Sequence[str] = ()) -> Itera
         if entry.target is None:
             folders.add(entry.name)
         else:
-            records[entry.name] = decoded_record(client, entry.target)
+            records[entry.name] = shared.get(entry.target)
     files: dict[str, str] = {}
     for entry in client.children(root, prefix):
         if entry.target is None:
@@ -87,7 +90,28 @@ def _attributes_map(client: Client, root: str) -> str | None:
     return attributes_root(root, client.query(map_proof(root, ATTRIBUTES_PATH)).value)
 
 
+class Records:
+    """Records of attributes, which many paths may share: each is fetched and kept once, as long as it is remembered.
+
+    Args:
+        client: The client to fetch with.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: WeighedCache[Attributes] = WeighedCache(REMEMBERED_BYTES)
+
+    def get(self, target: str) -> Attributes:
+        """Return the attributes that a target of a map of attributes names."""
+        found = self._known.get(target)
+        if found is None:
+            payload = None if Cid(target).hash_name == "identity" else self._client.get_payload(target)
+            found = decode_attributes(target, payload)
+            if payload is not None:
+                self._known.put(target, found, len(payload))
+        return found
+
+
 def decoded_record(client: Client, target: str) -> Attributes:
     """Return the attributes that a target of a map of attributes names. A record that is a payload is fetched."""
-    payload = None if Cid(target).hash_name == "identity" else client.get_payload(target)
-    return decode_attributes(target, payload)
+    return Records(client).get(target)

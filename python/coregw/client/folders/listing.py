@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from coregw import _core
 from coregw.client.folders.parallel import for_each
 from coregw.client.folders.source import PayloadSource
-from coregw.client.operations.tree import PAGE_ENTRIES
+from coregw.client.operations.tree import FREE_DEPTH, PAGE_ENTRIES
 from coregw.client.query import scan
+from coregw.client.settings import ClientSettings
 from coregw.errors import InvalidInput, TooLarge
 from coregw.folders.attributes import Attributes, FolderEntry
 from coregw.text import printable
 
 __all__ = [
     "EntryCount",
+    "FileLists",
+    "Nested",
     "Part",
     "PlannedFile",
     "Signal",
     "Taken",
+    "explained_elements",
     "list_folder",
-    "list_of",
     "list_parts",
     "walk_folder",
 ]
@@ -32,18 +35,31 @@ __all__ = [
 Part = tuple[str, int | None]
 """A payload of a file and its size, if that is known."""
 
-Taken = Callable[[_core.FolderListing, tuple[str, ...]], Awaitable[Iterable[FolderEntry]]]
-"""Takes what a listing of the map at a path has joined, and returns its nested maps."""
+B = TypeVar("B")
+
+Nested = tuple[B, int, str]
+"""A nested map: where it is, how many folders it is below in the map that it is nested in, and its root."""
+
+Taken = Callable[[_core.FolderListing, B], Awaitable[Iterable[Nested[B]]]]
+"""Takes what the listing of a map has joined, given where that map is, and returns its nested maps."""
 
 _CONCURRENT_LISTS: Final = 8
+
+_EXPLAINED_BYTES: Final = 16 << 10
+"""Files that are lists may have an element for so many bytes, the shortest chunk of a file that was added; and
+``max_entries`` elements besides."""
+
+_REMEMBERED_ELEMENTS: Final = 1 << 20
+"""Elements of lists that are remembered, in case that another file is the same list."""
 
 _MAX_AHEAD: Final = 8 * PAGE_ENTRIES
 """Entries that one listing of a folder may be ahead of the other."""
 
 
 class PlannedFile(NamedTuple):
-    """A file to write: its path, its target, its payloads in order, and what is known of it."""
+    """A file to write: the number of its path, the path, its target, its payloads in order, and what is known of it."""
 
+    number: int
     segments: tuple[str, ...]
     target: str
     parts: Sequence[Part]
@@ -81,24 +97,34 @@ class Signal:
         await self._event.wait()
 
 
-async def list_folder(client: PayloadSource, root: _core.Cid) -> list[FolderEntry]:
+async def list_folder(client: PayloadSource, root: _core.Cid, *, xattrs: bool = True) -> list[FolderEntry]:
     """Return every path of a folder, those of nested maps included, which follow their parents.
+
+    Args:
+        client: The client to list with.
+        root: The folder's root.
+        xattrs: Whether attributes have the extended ones. A record that many paths share is kept once in any case.
 
     Raises:
         InvalidInput, ProofError, TooLarge: As `walk_folder`.
     """
     found: list[FolderEntry] = []
 
-    async def take(listing: _core.FolderListing, base: tuple[str, ...]) -> Iterable[FolderEntry]:
+    async def take(listing: _core.FolderListing, base: tuple[str, ...]) -> Iterable[Nested[tuple[str, ...]]]:
         taken = [FolderEntry(base + fields[0], *fields[1:]) for fields in listing.take()]
         found.extend(taken)
-        return (entry for entry in taken if entry.kind == "map")
+        return [
+            (entry.segments, len(entry.segments) - len(base), entry.target)
+            for entry in taken
+            if entry.kind == "map" and entry.target is not None
+        ]
 
-    await walk_folder(client, root, take)
+    top: tuple[str, ...] = ()
+    await walk_folder(client, root, top, take, xattrs=xattrs)
     return found
 
 
-async def walk_folder(client: PayloadSource, root: _core.Cid, take: Taken) -> None:
+async def walk_folder(client: PayloadSource, root: _core.Cid, top: B, take: Taken[B], *, xattrs: bool) -> None:
     """List a folder, and the maps nested in it after it, and pass on each listing whenever more of it is joined.
 
     Memory: a few pages, unless a folder has thousands of names before ``.coregw/attributes``.
@@ -106,7 +132,9 @@ async def walk_folder(client: PayloadSource, root: _core.Cid, take: Taken) -> No
     Args:
         client: The client to list with.
         root: The folder's root.
+        top: Where the folder is, for `take`.
         take: Takes entries from a listing.
+        xattrs: As for `list_folder`.
 
     Raises:
         InvalidInput: Maps nest deeper than ``max_nesting``, or the folder's two maps contradict each other.
@@ -115,14 +143,15 @@ async def walk_folder(client: PayloadSource, root: _core.Cid, take: Taken) -> No
     """
     limit = client.settings.max_entries
     count = EntryCount(limit, f"the tree has more than {limit} entries")
-    pending: list[tuple[tuple[str, ...], str, int]] = [((), root.text, 0)]
+    first = _core.FolderListing(root, xattrs)
+    pending: list[tuple[B, int, str, int]] = [(top, 0, root.text, 0)]
     while pending:
-        base, here, depth = pending.pop()
-        if depth > client.settings.max_nesting:
-            raise InvalidInput(f"{'/'.join(base)!r}: maps nest deeper than {client.settings.max_nesting}")
-        listed = _MapListing(client, here, base, count, take)
-        await listed.run()
-        pending += [(entry.segments, entry.target, depth + 1) for entry in listed.maps if entry.target is not None]
+        base, above, here, nesting = pending.pop()
+        if nesting > client.settings.max_nesting:
+            raise InvalidInput(f"{here}: maps nest deeper than {client.settings.max_nesting}")
+        listing = first.nested(here) if nesting else first
+        maps = await _MapListing(client, here, listing, count.below(above)).run(base, take)
+        pending += [(place, above + depth, target, nesting + 1) for place, depth, target in maps]
 
 
 class EntryCount:
@@ -143,25 +172,38 @@ class EntryCount:
         if self._left < 0:
             raise TooLarge(self._message)
 
+    def below(self, depth: int) -> Callable[[int], None]:
+        """Return what counts entries of a map that is below so many folders. Each of them has its whole path."""
+        weight = 1 + depth // FREE_DEPTH
+        return lambda entries: self.add(entries * weight)
+
 
 class _MapListing:
-    """The listing of one map and its attributes. A page of one is verified while the gateway works on one of the other.
+    """The listing of one map and its attributes: a page is verified while the gateway works on one of the other."""
 
-    Attributes:
-        maps: The maps nested in it.
-    """
-
-    def __init__(self, client: PayloadSource, root: str, base: tuple[str, ...], count: EntryCount, take: Taken) -> None:
-        self.maps: list[FolderEntry] = []
+    def __init__(
+        self, client: PayloadSource, root: str, listing: _core.FolderListing, count: Callable[[int], None]
+    ) -> None:
         self._client = client
         self._root = root
-        self._base = base
+        self._listing = listing
         self._count = count
-        self._take = take
         self._joined = Signal()
-        self._listing = _core.FolderListing(root)
+        self._pass_on: Callable[[], Awaitable[None]]
 
-    async def run(self) -> None:
+    async def run(self, base: B, take: Taken[B]) -> list[Nested[B]]:
+        """List everything, and return the maps that are nested in this one."""
+        maps: list[Nested[B]] = []
+
+        async def pass_on() -> None:
+            maps.extend(await take(self._listing, base))
+            self._joined.send()
+
+        self._pass_on = pass_on
+        await self._list()
+        return maps
+
+    async def _list(self) -> None:
         files = _Pages(self._client, self._root, self._listing.add_files, self._count)
         await files.add_page()
         while self._listing.may_have_attributes:
@@ -187,10 +229,6 @@ class _MapListing:
         waiting = self._listing.waiting
         return waiting[side] > _MAX_AHEAD and waiting[1 - side] == 0
 
-    async def _pass_on(self) -> None:
-        self.maps += await self._take(self._listing, self._base)
-        self._joined.send()
-
 
 class _Pages:
     """The pages of one map's listing."""
@@ -200,7 +238,7 @@ class _Pages:
         client: PayloadSource,
         root: str,
         add: Callable[[bytes, bytes], tuple[int, list[str] | None]],
-        count: EntryCount,
+        count: Callable[[int], None],
     ) -> None:
         self.has_more = True
         self._client = client
@@ -216,42 +254,91 @@ class _Pages:
 
     def _verify(self, request: bytes, result: bytes) -> None:
         entries, self._after = self._add(request, result)
-        self._count.add(entries)
+        self._count(entries)
         self.has_more = self._after is not None
 
 
-async def list_parts(client: PayloadSource, entries: Iterable[FolderEntry]) -> list[PlannedFile]:
-    """Return the payloads of every file. One request for each list of at most 8,000 chunks.
+class FileLists:
+    """The elements of files that are lists. Each list is requested once, and nothing that its size does not explain.
+
+    Args:
+        client: The client to list with.
+        max_bytes: The bytes that all files that are lists may have together; None for any number.
+    """
+
+    def __init__(self, client: PayloadSource, max_bytes: int | None) -> None:
+        self._client = client
+        self._max_bytes = max_bytes
+        self._bytes = self._elements = 0
+        self._known: dict[str, list[Part]] = {}
+        self._remembered = 0
+
+    async def parts(self, entry: FolderEntry) -> list[Part]:
+        """Return the payloads of a file. One request for about 8,000 of them.
+
+        Raises:
+            InvalidInput: The list has another size than is recorded, or an element is not a payload.
+            ProofError: The list is not proven.
+            TooLarge: The files have more bytes than they may have, or more elements than their sizes explain. Nothing
+                but the size of the list has been requested then, or no more elements than are explained.
+        """
+        target = entry.target or ""
+        known = self._known.get(target)
+        if known is None:
+            known = [*await self._client.list_elements(target, limit=lambda total: self._check(entry, total))]
+            if self._remembered + len(known) > _REMEMBERED_ELEMENTS:
+                self._known, self._remembered = {}, 0
+            self._known[target] = known
+            self._remembered += len(known)
+        elif len(known) > self._check(entry, sum(size or 0 for _, size in known)):
+            raise TooLarge(
+                f"{_shown(entry)}: the tree has more elements of lists than its {self._bytes:,} bytes explain"
+            )
+        self._elements += len(known)
+        return known or [(target, None)]
+
+    def _check(self, entry: FolderEntry, total: int) -> int:
+        """Check the size of a list that a file is, and return how many elements it may have."""
+        if entry.attributes is not None and entry.attributes.size not in (None, total):
+            message = f"{_shown(entry)}: recorded with {entry.attributes.size} bytes, but its list has {total}"
+            raise InvalidInput(message)
+        self._bytes += total
+        if self._max_bytes is not None and self._bytes > self._max_bytes:
+            needed = f"{_shown(entry)}: with this file, {self._bytes} bytes are to be written"
+            raise TooLarge(f"{needed}, but {self._max_bytes} are free on the disk")
+        return explained_elements(self._client.settings, self._bytes) - self._elements
+
+
+def explained_elements(settings: ClientSettings, size: int) -> int:
+    """Return how many elements of lists this number of bytes explains."""
+    return settings.max_entries + size // _EXPLAINED_BYTES
+
+
+def _shown(entry: FolderEntry) -> str:
+    return printable("/".join(entry.segments), 1000)
+
+
+async def list_parts(lists: FileLists, files: Iterable[tuple[int, FolderEntry]]) -> list[PlannedFile]:
+    """Return files with the payloads of each, given the numbers of their paths.
 
     Raises:
         InvalidInput: A target is not a file (code ``kind_mismatch``).
-        ProofError: A list is not proven.
+        ProofError, TooLarge: As `FileLists.parts`.
     """
     planned: list[PlannedFile] = []
-    lists: list[tuple[int, FolderEntry]] = []
-    for entry in entries:
-        segments, kind, target, attributes = entry
-        if kind != "file" or target is None:
+    pending: dict[str, list[tuple[int, FolderEntry]]] = {}
+    for number, entry in files:
+        segments, _, target, attributes = entry
+        if target is None:
             continue
         if _core.Cid(target).kind == "list":
-            lists.append((len(planned), entry))
+            pending.setdefault(target, []).append((len(planned), entry))
         parts = [(target, None if attributes is None else attributes.size)]
-        planned.append(PlannedFile(segments, target, parts, attributes))
+        planned.append(PlannedFile(number, segments, target, parts, attributes))
 
-    async def expand(numbered: tuple[int, FolderEntry]) -> None:
-        number, entry = numbered
-        if parts := await list_of(client, entry):
-            planned[number] = planned[number]._replace(parts=parts)
+    async def expand(same: list[tuple[int, FolderEntry]]) -> None:
+        for place, entry in same:
+            planned[place] = planned[place]._replace(parts=await lists.parts(entry))
 
-    await for_each(lists, expand, _CONCURRENT_LISTS)
+    await for_each(pending.values(), expand, _CONCURRENT_LISTS)
     return planned
-
-
-async def list_of(client: PayloadSource, entry: FolderEntry) -> list[Part]:
-    """Return the elements of a list of payloads, and check their sum against the recorded size."""
-    elements = await client.list_elements(entry.target or "")
-    total = sum(size for _, size in elements)
-    if entry.attributes is not None and entry.attributes.size not in (None, total):
-        path = printable("/".join(entry.segments), 1000)
-        raise InvalidInput(f"{path}: recorded with {entry.attributes.size} bytes, but its list has {total}")
-    return list(elements)

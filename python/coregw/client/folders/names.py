@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import Final, Literal
 
 from coregw.errors import InvalidInput
-from coregw.folders.attributes import FolderEntry
 from coregw.text import printable
 
-__all__ = ["check_names", "check_new_path", "check_segments", "leads_outside", "refused", "restorable_links"]
+__all__ = ["INSIDE", "TOP", "FolderMaps", "Paths", "check_new_path", "check_segments", "leads_outside", "refused"]
 
-_MAX_STEPS = 1_000
+TOP: Final = 0
+"""The number of the top folder."""
+
+INSIDE: Final = ".coregw.partial"
+"""The name of the folder for incomplete files in a destination that exists. No tree may have it."""
+
+_MAX_STEPS: Final = 1_000
 """Names that the resolution of one link may take, links on the way included; the kernel follows 40 links."""
 
 _NO_NAMES = frozenset({"", ".", ".."})
 _MARKS = frozenset("\0/\\:" if os.name == "nt" else "\0/")
 """Separators of names, and what follows a drive or names a stream of a file."""
 
-Path = tuple[str, ...]
+Kind = Literal["file", "link", "folder"]
 
 
 def can_be_name(segment: str) -> bool:
@@ -33,29 +39,61 @@ def check_segments(path: Sequence[str]) -> None:
             raise refused(path, f"{segment!r} can't be a file name")
 
 
-def check_names(entries: Sequence[FolderEntry]) -> None:
-    """Check that the entries can be a tree of files.
+class Paths:
+    """The paths of a tree, as numbers: each is that of a name in the folder of another number, `TOP` the top folder.
 
-    Raises:
-        InvalidInput: A segment is ``.`` or ``..``, or contains a NUL or a path separator; a path occurs twice; or a
-            path is both a file and a folder (code ``invalid_path``). The message names the path.
+    So the memory that paths need does not depend on how deep they are. A folder has a lower number than what is in it.
+
+    Attributes:
+        above: The number of the folder that each is in; the top folder's own.
+        names: The name of each; the top folder's is empty.
+        kinds: What each is.
+        depths: How many folders each is below.
     """
-    files: set[Path] = set()
-    folders: set[Path] = set()
-    for path, kind, _, _ in entries:
-        check_segments(path)
-        if kind in ("file", "link"):
-            if path in files:
-                raise refused(path, "the tree has this path twice")
-            files.add(path)
-        else:
-            folders.add(path)
-        above = path[:-1]
-        while above and above not in folders:
-            folders.add(above)
-            above = above[:-1]
-    for path in sorted(files & folders):
-        raise refused(path, "it is both a file and a folder")
+
+    def __init__(self) -> None:
+        self.above = [TOP]
+        self.names = [""]
+        self.kinds: list[Kind] = ["folder"]
+        self.depths = [0]
+        self._numbers: dict[tuple[int, str], int] = {}
+
+    def add(self, segments: Sequence[str], kind: Kind) -> int:
+        """Add a path, and the folders that it is in, and return its number. O(depth).
+
+        Raises:
+            InvalidInput: A segment is ``.`` or ``..``, or contains a NUL or a path separator; a file or link occurs
+                twice; or a path is both a file and a folder (code ``invalid_path``). The message names the path.
+        """
+        check_segments(segments)
+        at = TOP
+        for place, segment in enumerate(segments):
+            wanted: Kind = kind if place + 1 == len(segments) else "folder"
+            number = self._numbers.get((at, segment))
+            if number is None:
+                number = self._numbers[at, segment] = len(self.names)
+                self.above.append(at)
+                self.names.append(segment)
+                self.kinds.append(wanted)
+                self.depths.append(self.depths[at] + 1)
+            elif "folder" not in (known := {self.kinds[number], wanted}) or len(known) > 1:
+                is_both = "folder" in known
+                why = "it is both a file and a folder" if is_both else "the tree has this path twice"
+                raise refused(segments[: place + 1], why)
+            at = number
+        return at
+
+    def find(self, folder: int, name: str) -> int | None:
+        """Return the number of a name in a folder; None if the tree has no such path."""
+        return self._numbers.get((folder, name))
+
+    def path(self, number: int) -> tuple[str, ...]:
+        """Return the segments of a path. O(depth)."""
+        names: list[str] = []
+        while number != TOP:
+            names.append(self.names[number])
+            number = self.above[number]
+        return tuple(reversed(names))
 
 
 def check_new_path(path: Sequence[str]) -> None:
@@ -74,15 +112,25 @@ def refused(path: Sequence[str], why: str) -> InvalidInput:
     return InvalidInput(f"{printable('/'.join(path), 1000)}: {why}", code="invalid_path")
 
 
-def leads_outside(path: Path, links: Mapping[Path, bytes]) -> bool:
-    """Return whether a symbolic link leads out of the tree, or through so many names that nobody can tell.
+FolderMaps = tuple[Callable[[int, str], "int | bytes | None"], Callable[[int], int]]
+"""What is in the folder of a number by its name: the number of a folder, the target of a link, None for anything else;
+and the number of the folder above one."""
+
+
+def leads_outside(folder: int, target: bytes, maps: FolderMaps) -> bool:
+    """Return whether a symbolic link leads out of the tree, or may do so one day, or takes too many names to tell.
+
+    A link stays inside whatever other links become: it may go up from a folder only, never from what another link leads
+    to, or from what is not there. So no later tree, each of whose links stays inside, makes it lead out.
 
     Args:
-        path: The path of the link.
-        links: The targets of all links of the tree by path: a target may lead through other links.
+        folder: The number of the folder that the link is in.
+        target: Its target.
+        maps: What the folders have; a target may lead through other links.
     """
-    at = list(path[:-1])
-    todo = _names(links[path])
+    find, above = maps
+    at: int | None = folder
+    todo = _names(target)
     for _ in range(_MAX_STEPS):
         if not todo:
             return False
@@ -90,14 +138,19 @@ def leads_outside(path: Path, links: Mapping[Path, bytes]) -> bool:
         if name == "/":
             return True
         if name == "..":
-            if not at:
+            if at is None or at == TOP:
                 return True
-            at.pop()
+            at = above(at)
             continue
-        at.append(name)
-        if (target := links.get(tuple(at))) is not None:
-            at.pop()
-            todo += _names(target)
+        if at is None:
+            continue  # below what is not there
+        found = find(at, name)
+        if isinstance(found, bytes):
+            if ".." in todo:
+                return True
+            todo += _names(found)
+        else:
+            at = found
     return True
 
 
@@ -106,18 +159,3 @@ def _names(target: bytes) -> list[str]:
     text = os.fsdecode(target)
     names = [name for name in text.split("/") if name not in ("", ".")]
     return [*reversed(names), "/"] if text.startswith("/") else [*reversed(names)]
-
-
-def restorable_links(entries: Iterable[FolderEntry]) -> tuple[list[FolderEntry], list[FolderEntry]]:
-    """Return the symbolic links of a tree that stay inside it, and those that do not."""
-    links = {
-        entry.segments: (entry, entry.attributes.link)
-        for entry in entries
-        if entry.kind == "link" and entry.attributes is not None and entry.attributes.link is not None
-    }
-    targets = {path: target for path, (_, target) in links.items()}
-    inside: list[FolderEntry] = []
-    outside: list[FolderEntry] = []
-    for path, (entry, _) in links.items():
-        (outside if leads_outside(path, targets) else inside).append(entry)
-    return inside, outside

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+import stat
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from coregw.client.folders.destination import open_below
+from coregw.client.folders.destination import Rights, TreeCursor, reported_as_path
 from coregw.client.folders.listing import PlannedFile
+from coregw.client.folders.names import Paths
 from coregw.folders.attributes import Attributes, FolderEntry
 
 __all__ = ["Extras", "set_extras"]
 
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OPEN = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Without permission to read a file, where the system can do so."""
+
+_RIGHTS = stat.S_IRUSR | stat.S_IWUSR
+"""What the owner of a file needs to change its extended attributes."""
 
 
 class Extras(NamedTuple):
@@ -22,29 +28,50 @@ class Extras(NamedTuple):
 
     Attributes:
         owners: The owning user and group, and with them the set-uid and set-gid bits.
-        xattrs: Extended attributes of files and folders. Those of users that the tree does not have are removed.
+        xattrs: Extended attributes of files and folders. To root, those of users only (``user.``): others may give
+            programs rights, as ``security.capability`` does. Those of users that the tree does not have are removed.
+        xattr_names: Extended attributes that are restored in any case.
     """
 
     owners: bool = False
     xattrs: bool = False
+    xattr_names: tuple[str, ...] = ()
+
+    @property
+    def has_xattrs(self) -> bool:
+        """Whether any extended attributes are restored."""
+        return self.xattrs or bool(self.xattr_names)
+
+    def restored(self, xattrs: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Return those of a file's extended attributes that are restored."""
+        has_all = self.xattrs and not _is_root()
+        return {
+            name: value
+            for name, value in xattrs.items()
+            if has_all or name in self.xattr_names or (self.xattrs and name.startswith("user."))
+        }
 
 
-def set_extras(top: Path, entries: Iterable[FolderEntry | PlannedFile], extras: Extras) -> None:
-    """Set the owners and extended attributes of what was written below `top`. O(entries).
+def _is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def set_extras(
+    top: Path, paths: Paths, entries: Iterable[tuple[int, FolderEntry | PlannedFile]], extras: Extras
+) -> None:
+    """Set the owners and extended attributes of what was written below `top`, by the numbers of its paths. O(entries).
 
     Raises:
         OSError: The system refuses one; the error names the file.
     """
-    for entry in entries:
-        known = entry.attributes or Attributes("file", None, None, None, None, None, {})
-        if not ((extras.owners and known.owner) or (extras.xattrs and known.kind != "link")):
-            continue
-        path = top.joinpath(*entry.segments)
-        try:
-            with open_below(top, entry.segments[:-1]) as folder:
-                _set(folder, entry.segments[-1], known, extras)
-        except OSError as error:
-            raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
+    with Rights(top, paths) as rights, TreeCursor.at(top) as cursor:
+        for number, entry in entries:
+            known = entry.attributes or Attributes("file", None, None, None, None, None, {})
+            if not ((extras.owners and known.owner) or (extras.has_xattrs and known.kind != "link")):
+                continue
+            with reported_as_path(top, paths, number):
+                rights.enter(cursor, paths.above[number])
+                _set(cursor.folder, paths.names[number], known, extras)
 
 
 def _set(folder: int, name: str, known: Attributes, extras: Extras) -> None:
@@ -53,17 +80,27 @@ def _set(folder: int, name: str, known: Attributes, extras: Extras) -> None:
     if known.kind == "link":
         return  # has neither a mode nor extended attributes of users
     stale = _stale(folder, name, known) if extras.xattrs else []
-    if not (extras.owners and known.owner) and not stale and not known.xattrs:
+    values = extras.restored(known.xattrs)
+    if not (extras.owners and known.owner) and not stale and not values:
         return
     descriptor = os.open(name, _OPEN, dir_fd=folder)
     try:
+        file = f"/proc/self/fd/{descriptor}" if hasattr(os, "O_PATH") else descriptor
         if extras.owners and known.owner is not None and known.mode is not None:
-            os.fchmod(descriptor, known.mode)  # after the owner, since a change of owner clears the special bits
-        for attribute in stale:
-            os.removexattr(descriptor, attribute)
-        if extras.xattrs:
-            for attribute, value in known.xattrs.items():
-                os.setxattr(descriptor, attribute, value)
+            os.chmod(file, known.mode)  # noqa: PTH101 - after the owner, since a change of owner clears the special bits
+        status = os.fstat(descriptor)
+        mode = stat.S_IMODE(status.st_mode)
+        is_locked = bool(stale or values) and status.st_uid == os.geteuid() and mode & _RIGHTS != _RIGHTS
+        if is_locked:
+            os.chmod(file, mode | _RIGHTS)  # noqa: PTH101 - a path or a descriptor
+        try:
+            for attribute in stale:
+                os.removexattr(file, attribute)
+            for attribute, value in values.items():
+                os.setxattr(file, attribute, value)
+        finally:
+            if is_locked:
+                os.chmod(file, mode)  # noqa: PTH101 - a path or a descriptor
     finally:
         os.close(descriptor)
 

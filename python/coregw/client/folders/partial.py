@@ -16,6 +16,7 @@ parent/dest/.coregw.partial/tree       or the content, if dest is empty
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 from collections.abc import Callable, Iterator
@@ -24,18 +25,11 @@ from pathlib import Path
 from typing import Final
 
 from coregw.client.files import reported_as
+from coregw.client.folders.destination import Cursor, remove_tree
+from coregw.client.folders.names import INSIDE
 from coregw.errors import InvalidInput
-from coregw.extras import missing_extra
 
-try:
-    import fcntl
-except ModuleNotFoundError as error:
-    raise missing_extra(error, "writing a folder", "client") from None
-
-__all__ = ["INSIDE", "Partial", "discard_abandoned", "partial_folder"]
-
-INSIDE: Final = ".coregw.partial"
-"""The name of the folder in a destination that exists. No tree may have it."""
+__all__ = ["Partial", "discard_abandoned", "partial_folder"]
 
 _OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_LOCKS: Final = (errno.ENOTSUP, errno.EINVAL, errno.ENOLCK, errno.ENOSYS)
@@ -170,22 +164,6 @@ def _is_own(folder: Path, descriptor: int) -> bool:
 
 
 def _remove_tree(folder: Path) -> None:
-    """Remove a folder, if it exists, folders in it without permission to write included."""
-
-    def allow(function: Callable[[str], object], path: str, _: object) -> None:
-        with suppress(OSError):
-            Path(path).parent.chmod(0o700)
-            if function is not os.unlink:
-                Path(path).chmod(0o700)  # a folder that can't be listed
-            function(path)
-
-    with suppress(OSError):  # after a restore there is nothing else in it
-        folder.joinpath("files").rmdir()
-        folder.rmdir()
-    if not os.path.lexists(folder):
-        return
-    import shutil  # noqa: PLC0415 - loading it takes 3 ms
-
-    shutil.rmtree(folder, onerror=allow)
-    if folder.exists():
-        shutil.rmtree(folder, ignore_errors=True)  # what a folder had that could not be listed the first time
+    """Remove a folder, if it exists, as far as that is possible."""
+    with suppress(OSError), Cursor.at(folder.parent) as above:
+        remove_tree(above.folder, folder.name)

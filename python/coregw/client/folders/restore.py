@@ -13,30 +13,31 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from coregw import _core
 from coregw.client.driving.threads import to_end
 from coregw.client.folders.destination import (
     Existing,
     FileStates,
+    Rights,
     check_destination,
+    free_bytes,
     publish,
-    read_link,
     remove,
     survey_existing,
 )
 from coregw.client.folders.filling import Filler, attributes_of, link_of
-from coregw.client.folders.listing import PlannedFile, list_folder, list_parts
-from coregw.client.folders.names import check_names, refused, restorable_links
+from coregw.client.folders.listing import FileLists, PlannedFile, list_folder, list_parts
+from coregw.client.folders.names import INSIDE, TOP, Paths, leads_outside, refused
 from coregw.client.folders.owners import Extras, set_extras
 from coregw.client.folders.parallel import in_thread
-from coregw.client.folders.partial import INSIDE, Partial, discard_abandoned, partial_folder
+from coregw.client.folders.partial import Partial, discard_abandoned, partial_folder
 from coregw.client.folders.source import PayloadSource
 from coregw.client.query import CidLike
 from coregw.errors import InvalidInput
@@ -44,12 +45,18 @@ from coregw.folders.attributes import FolderEntry
 from coregw.folders.restore_cache import RestoreCache
 from coregw.folders.survey import Skipped, survey
 
-__all__ = ["Deletion", "Extras", "RestorePlan", "Restored", "plan_restore", "restore_folder"]
+__all__ = ["Deletion", "Extras", "Links", "RestorePlan", "Restored", "plan_restore", "restore_folder"]
+
+Links = Literal["inside", "all"]
+"""Which symbolic links are made: those that stay inside the folder, or every one as it is recorded."""
 
 COMPARED_BYTES = 256 << 20
 """Bytes of existing files that are compared in one call."""
 
 COMPARED_FILES = 1_000
+
+
+Segments = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +85,8 @@ class RestorePlan:
     """What a restore would do now.
 
     Attributes:
-        created: Paths of files, links and folders that are not there, in key order.
+        created: Paths of files, links and empty folders that are not there, in key order. Folders that have something
+            in them are not named: a tree of deep folders would have the square of its names.
         replaced: Paths of files and links that would be replaced by others.
         deleted: Paths of files, links and folders that would be deleted, without those inside deleted folders.
         kept: Number of files that have the right bytes.
@@ -92,16 +100,23 @@ class RestorePlan:
     skipped: list[Skipped]
 
 
-Segments = tuple[str, ...]
+class _Named(NamedTuple):
+    """The names of what is to be restored, which do not clash: the number of each path, and what it is."""
+
+    paths: Paths
+    files: list[tuple[int, FolderEntry]]
+    links: list[tuple[int, FolderEntry]]
+    folders: list[tuple[int, FolderEntry]]
 
 
 class _Tree(NamedTuple):
-    """What is to be restored: nothing of it clashes, and the links stay inside."""
+    """What is to be restored: the links stay inside, unless all links are restored."""
 
+    paths: Paths
     files: list[PlannedFile]
-    links: list[FolderEntry]
-    folders: list[FolderEntry]
-    skipped: list[FolderEntry]
+    links: list[tuple[int, FolderEntry]]
+    folders: list[tuple[int, FolderEntry]]
+    skipped: list[tuple[int, FolderEntry]]
 
 
 class Deletion(NamedTuple):
@@ -134,20 +149,62 @@ class _There:
     """What is in a destination already.
 
     Attributes:
-        entries: All of it.
-        in_the_way: Paths of what is removed first: folders where the tree has files, and files where it has folders.
-        surplus: Paths of what is not in the tree.
+        found: All of it, as far as the tree has its folders.
+        in_the_way: Numbers of what is removed first: folders where the tree has files, and files where it has folders.
+        spared: Paths of what is not deleted, without what is below them.
+        above_spared: Paths of the folders that these are in.
     """
 
-    def __init__(self, entries: Existing, in_the_way: list[tuple[str, ...]], surplus: list[tuple[str, ...]]) -> None:
-        self.entries = entries
-        self.in_the_way = in_the_way
-        self.surplus = surplus
-        self._removed = {*in_the_way}
+    spared: AbstractSet[Segments] = frozenset()
+    above_spared: AbstractSet[Segments] = frozenset()
 
-    def is_replaced(self, path: tuple[str, ...]) -> bool:
+    def __init__(self, paths: Paths, found: Existing) -> None:
+        self.found = found
+        self._paths = paths
+        self.in_the_way = [
+            number
+            for number, kind in sorted(found.kinds.items())
+            if (kind == "folder") is not (paths.kinds[number] == "folder")
+        ]
+
+    def leave_out(self, numbers: Iterable[int]) -> None:
+        """Take what is at paths that are not restored for something that the tree does not have."""
+        paths, found = self._paths, self.found
+        left_out = {number for number in numbers if found.kinds.pop(number, None) is not None}
+        self.in_the_way = [number for number in self.in_the_way if number not in left_out]
+        found.surplus += [(paths.above[number], paths.names[number]) for number in sorted(left_out)]
+
+    def spare(self, spared: AbstractSet[Segments]) -> None:
+        """Delete nothing of some paths, without what is below them, and none of the folders that they are in."""
+        self.spared = spared
+        self.above_spared = {path[:count] for path in spared for count in range(1, len(path))}
+
+    def is_spared(self, path: Segments) -> bool:
+        """Whether a path is spared, or below one that is."""
+        return bool(self.spared) and any(path[:count] in self.spared for count in range(1, len(path) + 1))
+
+    def surplus(self, top: Path) -> list[tuple[int, Segments]]:
+        """Return what is deleted of what the tree does not have: by the number of a folder, the path below that."""
+        found: list[tuple[int, Segments]] = [(folder, (name,)) for folder, name in self.found.surplus]
+        if not self.spared:
+            return found
+        deleted: list[tuple[int, Segments]] = []
+        while found:
+            folder, below = found.pop()
+            path = (*self._paths.path(folder), *below)
+            if path in self.above_spared:  # a folder stays as long as something in it does
+                found += [(folder, (*below, each.name)) for each in top.joinpath(*path).iterdir()]
+            elif not self.is_spared(path):
+                deleted.append((folder, below))
+        return deleted
+
+    def is_replaced(self, number: int) -> bool:
         """Whether something is there until a file or link takes its place."""
-        return path in self.entries and path not in self._removed
+        return number in self.found.kinds and not self.is_folder(number)
+
+    def is_folder(self, number: int) -> bool:
+        """Whether a folder is there."""
+        return self.found.kinds.get(number) == "folder"
 
 
 async def restore_folder(
@@ -157,6 +214,8 @@ async def restore_folder(
     *,
     delete: Deletion | None = None,
     in_place: bool = False,
+    links: Links = "inside",
+    allow_git: bool = False,
     extras: Extras = Extras(),  # noqa: B008 - a tuple
     cache: RestoreCache | None = None,
     started: Callable[[int | None], None] = lambda total: None,
@@ -172,6 +231,9 @@ async def restore_folder(
             and a folder in the place of a file, or the reverse, is refused.
         in_place: Whether a new or empty destination is filled file by file as well, so that an attempt that fails can
             be continued.
+        links: Which symbolic links are made. A link that leads out of `destination`, by itself or through a link that
+            is there, is left out unless all are.
+        allow_git: Whether what is in a ``.git`` that was there may be changed: git runs programs that it names.
         extras: What else is restored: owners, extended attributes.
         cache: What is known of the files of `destination` since the last time; saved at the end. None reads all files
             that may have the right bytes.
@@ -184,11 +246,13 @@ async def restore_folder(
         OSError: The file system refused an operation.
         PayloadNotFound: The gateway does not hold a payload.
         ProofError: An answer is not proven.
+        TooLarge: The tree has more entries or nested maps than the client's settings allow, or more bytes than are free
+            on the disk, or a list has more elements than its size explains.
     """
     cid = _map_root(root)
     has_content = check_destination(destination)
     states = FileStates(cache or RestoreCache.none(), are_changed=any(extras))
-    restore = _Restore(client, cid, destination, extras, states, started, progress)
+    restore = _Restore(client, cid, destination, _Choices(links, allow_git, extras), states, started, progress)
     try:
         return await (restore.update(delete=delete) if has_content or in_place else restore.fill())
     finally:
@@ -201,6 +265,8 @@ async def plan_restore(
     destination: Path,
     *,
     delete: Deletion | None = None,
+    links: Links = "inside",
+    allow_git: bool = False,
     cache: RestoreCache | None = None,
     started: Callable[[int | None], None] = lambda total: None,
     progress: Callable[[int], None] = lambda count: None,
@@ -212,7 +278,7 @@ async def plan_restore(
     cid = _map_root(root)
     check_destination(destination)
     states = FileStates(cache or RestoreCache.none(), are_changed=False)
-    restore = _Restore(client, cid, destination, Extras(), states, started, progress)
+    restore = _Restore(client, cid, destination, _Choices(links, allow_git, Extras()), states, started, progress)
     try:
         return await restore.plan(delete=delete)
     finally:
@@ -229,6 +295,14 @@ def _map_root(root: CidLike) -> _core.Cid:
 _WHY_SKIPPED = "the link leads out of the folder"
 
 
+class _Choices(NamedTuple):
+    """What the caller chose."""
+
+    links: Links
+    allow_git: bool
+    extras: Extras
+
+
 class _Restore:
     """One restore."""
 
@@ -237,7 +311,7 @@ class _Restore:
         client: PayloadSource,
         root: _core.Cid,
         destination: Path,
-        extras: Extras,
+        choices: _Choices,
         states: FileStates,
         started: Callable[[int | None], None],
         progress: Callable[[int], None],
@@ -245,7 +319,7 @@ class _Restore:
         self._client = client
         self._root = root
         self._destination = destination
-        self._extras = extras
+        self._choices = choices
         self._states = states
         self._started = started
         self._progress = progress
@@ -255,130 +329,216 @@ class _Restore:
         top, existed = self._destination, self._destination.exists()
         if existed:
             await to_end(discard_abandoned, top)
-        with partial_folder(top, is_inside=existed) as partial:
+        with _changeable(top), partial_folder(top, is_inside=existed) as partial:
             done, folders = await self._fill(partial, is_moved=existed)
             publish(partial.tree, top, existed=existed)
             await to_end(self._finish_top_folders, folders)
-            await to_end(self._states.save, top, partial)
+            await to_end(self._states.save, top, partial.now)
         return done
 
     async def _fill(self, partial: Partial, *, is_moved: bool) -> tuple[Restored, list[FolderEntry]]:
         """Write the tree, and return what was done, and the folders whose attributes are to be set in the end."""
-        if partial.is_left or any(self._extras):
+        if partial.is_left or any(self._choices.extras):
             partial.tree.mkdir(exist_ok=True)
-            tree = await self._tree()
-            done = await self._change(tree, partial.tree, partial, delete=Deletion(excluded=True))
+            done, tree = await self._change(partial.tree, partial, await self._named(), delete=Deletion(excluded=True))
             done = replace(done, replaced=0, deleted=0)  # of what a process has left, not of the destination
-            return done, [entry for entry in tree.folders if len(entry.segments) == 1]
+            return done, [entry for number, entry in tree.folders if tree.paths.above[number] == TOP]
         partial.tree.mkdir()
-        with closing(_core.FolderWriter(partial.tree, is_moved=is_moved)) as writer:
+        free = free_bytes(partial.tree)
+        with closing(_core.FolderWriter(partial.tree, is_moved=is_moved, max_bytes=free)) as writer:
             filler = self._filler(writer)
-            await filler.write_listed(self._root, self._started)
+            lists = FileLists(self._client, free)
+            await filler.write_listed(self._root, lists, self._started, all_links=self._choices.links == "all")
             done = Restored(writer.added[0], writer.written, skipped=self._skipped(filler.outside))
         return done, filler.top_folders
 
     async def update(self, *, delete: Deletion | None) -> Restored:
         """Change what is different, one file after the other."""
         top = self._destination
-        tree = await self._tree()
+        named = await self._named()
         await to_end(discard_abandoned, top)
         top.mkdir(exist_ok=True)
-        with partial_folder(top, is_inside=True) as partial:
-            done = await self._change(tree, top, partial, delete=delete)
-            await to_end(self._states.save, top, partial)
+        with _changeable(top), partial_folder(top, is_inside=True) as partial:
+            done, _ = await self._change(top, partial, named, delete=delete)
+            await to_end(self._states.save, top, partial.now)
         return done
 
     async def plan(self, *, delete: Deletion | None) -> RestorePlan:
         """Return what would be done."""
         top = self._destination
-        tree = await self._tree()
-        there = await self._there(tree, top, delete=delete)
-        right = await self._matching(tree, top, there.entries)
-        created: list[tuple[str, ...]] = []
-        replaced: list[tuple[str, ...]] = []
-        for path in {each.segments for each in tree.files} - right:
-            (replaced if there.is_replaced(path) else created).append(path)
-        for link in tree.links:
-            if not self._is_right(link, top, there.entries):
-                (replaced if there.is_replaced(link.segments) else created).append(link.segments)
-        created += [path for path in _folders(tree) if there.entries.get(path) != "folder"]
-        deleted = sorted([*there.in_the_way, *there.surplus]) if delete else []
-        return RestorePlan(sorted(created), sorted(replaced), deleted, len(right), self._skipped(tree.skipped))
-
-    async def _there(self, tree: _Tree, top: Path, *, delete: Deletion | None) -> _There:
-        spared = await to_end(delete.spared, top) if delete else set()
-        existing = await to_end(survey_existing, top, None if delete else _folders(tree))
-        in_the_way, surplus = _compare(tree, existing, spared)
-        if in_the_way and not delete:
-            raise _in_the_way(top, in_the_way[0], existing, "--delete replaces it")
-        for path in in_the_way:
-            if _is_spared(path, spared) or any(each[: len(path)] == path for each in spared):
-                raise _in_the_way(top, path, existing, "it is excluded, and --delete-excluded replaces it")
-        return _There(existing, in_the_way, surplus)
+        named = await self._named()
+        rights = Rights(top, named.paths, are_given=False)
+        there = _There(named.paths, await to_end(survey_existing, top, named.paths, rights))
+        tree = await self._tree(top, named, there)
+        if delete:
+            there.spare(await to_end(delete.spared, top))
+        right = await self._matching(tree, top, there.found)
+        paths = tree.paths
+        made = self._made(tree, there, right)
+        self._check_changes(tree, there, made, delete=delete)
+        above = {paths.above[number] for number in made}
+        created = [paths.path(number) for number in made if number not in above and not there.is_replaced(number)]
+        replaced = [paths.path(number) for number in made if there.is_replaced(number)]
+        deleted = [paths.path(number) for number in there.in_the_way] if delete else []
+        deleted += [(*paths.path(folder), *below) for folder, below in there.surplus(top)] if delete else []
+        skipped = self._skipped(entry.segments for _, entry in tree.skipped)
+        return RestorePlan(sorted(created), sorted(replaced), sorted(deleted), len(right), skipped)
 
     @staticmethod
-    def _is_right(link: FolderEntry, top: Path, existing: Existing) -> bool:
-        return existing.get(link.segments) == "link" and read_link(top, link.segments) == link_of(link)[0]
+    def _made(tree: _Tree, there: _There, right: set[int]) -> list[int]:
+        """Return the numbers of all files, links and folders that are made."""
+        files = [file.number for file in tree.files if file.number not in right]
+        links = [number for number, link in tree.links if there.found.links.get(number) != link_of(link)[0]]
+        kinds = enumerate(tree.paths.kinds)
+        folders = [
+            number for number, kind in kinds if kind == "folder" and number != TOP and not there.is_folder(number)
+        ]
+        return [*files, *links, *folders]
+
+    def _check_changes(self, tree: _Tree, there: _There, made: Sequence[int], *, delete: Deletion | None) -> None:
+        """Check that what is there may be changed as the tree has it."""
+        paths = tree.paths
+        for number in there.in_the_way:
+            is_spared = there.is_spared(paths.path(number)) or paths.path(number) in there.above_spared
+            if is_spared or not delete:
+                found, wanted = ("a folder", "a file") if there.is_folder(number) else ("not a folder", "a folder")
+                step = "it is excluded, and --delete-excluded replaces it" if is_spared else "--delete replaces it"
+                why = f"is {found}, but the tree has {wanted}; {step}"
+                raise refused((str(self._destination), *paths.path(number)), why)
+        if self._choices.allow_git:
+            return
+        inside: set[int] = set()
+        for number in range(1, len(paths.names)):
+            is_git = number in there.found.kinds and paths.names[number].casefold() == ".git"
+            if is_git or paths.above[number] in inside:
+                inside.add(number)
+        for number in (*there.in_the_way, *made):
+            if number in inside:
+                why = "is part of a .git that was there, and git runs programs that it names; --allow-git changes it"
+                raise refused((str(self._destination), *paths.path(number)), why)
 
     def _filler(self, writer: _core.FolderWriter) -> Filler:
         return Filler(self._client, writer, self._states, self._progress)
 
-    def _skipped(self, links: Iterable[FolderEntry]) -> list[Skipped]:
-        return [Skipped(self._destination.joinpath(*link.segments), _WHY_SKIPPED) for link in links]
+    def _skipped(self, links: Iterable[Sequence[str]]) -> list[Skipped]:
+        return [Skipped(self._destination.joinpath(*path), _WHY_SKIPPED) for path in links]
 
-    async def _tree(self) -> _Tree:
-        """List everything, and check it."""
-        entries = await list_folder(self._client, self._root)
-        check_names(entries)
-        links, outside = restorable_links(entries)
-        folders = [entry for entry in entries if entry.kind in ("folder", "map")]
-        tree = _Tree(await list_parts(self._client, entries), links, folders, outside)
-        if any(path[0] == INSIDE for path in _paths(tree)):
-            raise refused((INSIDE,), "is the name of the folder for incomplete files")
-        sizes = [file.size for file in tree.files]
+    async def _named(self) -> _Named:
+        """List all names, and check them."""
+        paths = Paths()
+        named = _Named(paths, [], [], [])
+        for entry in await list_folder(self._client, self._root, xattrs=self._choices.extras.has_xattrs):
+            if entry.segments[0] == INSIDE:
+                raise refused((INSIDE,), "is the name of the folder for incomplete files")
+            if entry.kind == "file":
+                named.files.append((paths.add(entry.segments, "file"), entry))
+            elif entry.kind == "link":
+                named.links.append((paths.add(entry.segments, "link"), entry))
+            else:
+                named.folders.append((paths.add(entry.segments, "folder"), entry))
+        return named
+
+    async def _tree(self, top: Path, named: _Named, there: _There) -> _Tree:
+        """Check the links, and list the payloads of all files."""
+        paths = named.paths
+        free = free_bytes(self._destination)
+        if free is not None:
+            free += sum(status.st_size for status in there.found.states.values())
+        files = await list_parts(FileLists(self._client, free), named.files)
+        links = named.links
+        skipped: list[tuple[int, FolderEntry]] = []
+        if self._choices.links == "inside":
+            targets = {number: link_of(entry)[0] for number, entry in links}
+            links, skipped = await to_end(_split_links, links, _Maps(self._destination, paths, targets))
+        there.leave_out(number for number, _ in skipped)
+        sizes = [file.size for file in files]
         self._started(None if None in sizes else sum(size or 0 for size in sizes))
-        return tree
+        return _Tree(paths, files, links, named.folders, skipped)
 
-    async def _change(self, tree: _Tree, top: Path, partial: Partial, *, delete: Deletion | None) -> Restored:
-        folders = _folders(tree)
-        there = await self._there(tree, top, delete=delete)
-        right = await self._matching(tree, top, there.entries)
-        await to_end(remove, top, there.in_the_way)
+    async def _change(
+        self, top: Path, partial: Partial, named: _Named, *, delete: Deletion | None
+    ) -> tuple[Restored, _Tree]:
+        with Rights(top, named.paths) as rights:
+            there = _There(named.paths, await to_end(survey_existing, top, named.paths, rights))
+            tree = await self._tree(top, named, there)
+            if delete:
+                there.spare(await to_end(delete.spared, top))
+            right = await self._matching(tree, top, there.found)
+            made = self._made(tree, there, right)
+            is_moved = top != self._destination
+            if not is_moved:
+                self._check_changes(tree, there, made, delete=delete)
+            done = await self._write(_Changes(tree, there, right, made, rights), top, partial, delete=delete)
+            rights.leave(number for number, entry in tree.folders if attributes_of(entry)[0] is not None)
+        return done, tree
+
+    async def _write(self, changes: _Changes, top: Path, partial: Partial, *, delete: Deletion | None) -> Restored:
+        tree, there, right, made, rights = changes
+        paths, found = tree.paths, there.found
+        replaced = [file.number for file in tree.files if file.number not in right and there.is_replaced(file.number)]
+        free = free_bytes(top)
+        if free is not None:
+            free += sum(found.states[number].st_size for number in replaced if number in found.states)
         is_moved = top != self._destination
+        surplus = await to_end(there.surplus, top) if delete else []
+        with closing(_core.FolderWriter(top, partial.files, is_moved=is_moved, max_bytes=free)) as writer:
+            self._add(writer, changes, top)
+            folders = {paths.above[number] for number in (*made, *there.in_the_way)} | {each for each, _ in surplus}
+            await to_end(rights.give, {each for each in folders if each == TOP or there.is_folder(each)})
+            in_the_way = [(paths.above[number], (paths.names[number],)) for number in there.in_the_way]
+            await to_end(remove, top, paths, in_the_way)
+            await self._filler(writer).write_planned(lambda: remove(top, paths, surplus))
+            if any(self._choices.extras):
+                numbered: list[tuple[int, FolderEntry | PlannedFile]] = [
+                    *((file.number, file) for file in tree.files),
+                    *tree.links,
+                    *tree.folders,
+                ]
+                await to_end(set_extras, top, paths, numbered, self._choices.extras)
+            return Restored(
+                len(tree.files) - len(right),
+                writer.written,
+                len(right),
+                len(in_the_way) + len(surplus),
+                self._skipped(entry.segments for _, entry in tree.skipped),
+                len(replaced),
+            )
+
+    def _add(self, writer: _core.FolderWriter, changes: _Changes, top: Path) -> None:
+        """Add everything to a writer, without writing anything."""
+        tree, there, right, made, _ = changes
+        paths = tree.paths
+        numbers = {TOP: 0}
+        for number, kind in enumerate(paths.kinds):
+            if kind == "folder" and number != TOP:
+                above, name = numbers[paths.above[number]], paths.names[number]
+                numbers[number] = writer.add_folder([name], exists=there.is_folder(number), below=above)
+        for number, entry in tree.folders:
+            above, name = numbers[paths.above[number]], paths.names[number]
+            writer.add_folder([name], *self._attributes(entry, top), below=above)
         has_exec_bits = _records_exec_bits(tree)
-        with closing(_core.FolderWriter(top, partial.files, is_moved=is_moved)) as writer:
-            for path in sorted(folders):
-                if there.entries.get(path) == "folder":
-                    writer.add_folder(path, exists=True)
-            for entry in tree.folders:
-                writer.add_folder(entry.segments, *self._attributes(entry, top))
-            added = replaced = 0
-            for file in tree.files:
-                if file.segments in right:
-                    mode, mtime_ns = self._attributes(file, top)
-                    if mode is None and has_exec_bits:
-                        mode = _without_exec_bits(top, file)
-                    writer.keep_file(file.segments, mode, mtime_ns)
-                    self._states.note_kept(file)
-                    continue
-                added += 1
-                replaces = there.is_replaced(file.segments)
-                replaced += replaces
-                root = file.target if _core.Cid(file.target).kind == "list" else None
-                mode, mtime_ns = self._attributes(file, None)
-                writer.add_file(file.segments, file.parts, mode, mtime_ns, replaces=replaces, list=root)
-            for link in tree.links:
-                if self._is_right(link, top, there.entries):
-                    writer.keep_link(link.segments, link_of(link)[1])
-                else:
-                    writer.add_link(link.segments, *link_of(link), replaces=there.is_replaced(link.segments))
-            await self._filler(writer).write_planned(top, there.surplus if delete else ())
-            if any(self._extras):
-                entries: list[FolderEntry | PlannedFile] = [*tree.files, *tree.links, *tree.folders]
-                await to_end(set_extras, top, entries, self._extras)
-            deleted = len(there.in_the_way) + (len(there.surplus) if delete else 0)
-            skipped = self._skipped(tree.skipped)
-            return Restored(added, writer.written, len(right), deleted, skipped, replaced)
+        for file in tree.files:
+            above, name = numbers[paths.above[file.number]], paths.names[file.number]
+            if file.number in right:
+                status = there.found.states[file.number]
+                identity = (status.st_dev, status.st_ino)
+                mode, mtime_ns = self._attributes(file, top)
+                if mode is None and has_exec_bits and status.st_mode & 0o111:
+                    mode = status.st_mode & 0o666
+                writer.keep_file([name], mode, mtime_ns, file=identity, below=above)
+                self._states.note_kept(file)
+                continue
+            root = file.target if _core.Cid(file.target).kind == "list" else None
+            replaces = there.is_replaced(file.number)
+            mode, mtime_ns = self._attributes(file, None)
+            writer.add_file([name], file.parts, mode, mtime_ns, replaces=replaces, list=root, below=above)
+        are_made = {*made}
+        for number, link in tree.links:
+            above, name = numbers[paths.above[number]], paths.names[number]
+            if number not in are_made:
+                writer.keep_link([name], link_of(link)[1], below=above)
+            else:
+                writer.add_link([name], *link_of(link), replaces=there.is_replaced(number), below=above)
 
     def _attributes(self, entry: FolderEntry | PlannedFile, top: Path | None) -> tuple[int | None, int | None]:
         """Return the mode and the time that a file or folder gets before its owner.
@@ -388,7 +548,7 @@ class _Restore:
         """
         mode, mtime_ns = attributes_of(entry)
         known = entry.attributes
-        if mode is None or known is None or known.owner is None or not self._extras.owners:
+        if mode is None or known is None or known.owner is None or not self._choices.extras.owners:
             return mode, mtime_ns
         with suppress(OSError):
             found = None if top is None else os.lstat(top.joinpath(*entry.segments))
@@ -396,11 +556,11 @@ class _Restore:
                 return mode, mtime_ns
         return mode & 0o700, mtime_ns
 
-    async def _matching(self, tree: _Tree, top: Path, existing: Existing) -> set[tuple[str, ...]]:
-        """Return the paths of the files that have the right bytes."""
-        candidates = [file for file in tree.files if existing.get(file.segments) == "file"]
-        right, unknown = await in_thread(self._states.known, top, candidates)
-        self._progress(sum(file.size or 0 for file in candidates if file.segments in right))
+    async def _matching(self, tree: _Tree, top: Path, found: Existing) -> set[int]:
+        """Return the numbers of the files that have the right bytes."""
+        candidates = [file for file in tree.files if file.number in found.states]
+        right, unknown = await to_end(self._states.known, found.states, candidates)
+        self._progress(sum(file.size or 0 for file in candidates if file.number in right))
         while unknown:
             batch: list[PlannedFile] = []
             size = 0
@@ -410,7 +570,7 @@ class _Restore:
             files = [("/".join(file.segments), file.parts) for file in batch]
             matches = await in_thread(_core.files_match, top, files)
             matching = [file for file, is_match in zip(batch, matches, strict=True) if is_match]
-            right.update(file.segments for file in matching)
+            right.update(file.number for file in matching)
             self._progress(sum(file.size or 0 for file in matching))
         return right
 
@@ -420,69 +580,93 @@ class _Restore:
             for entry in folders:
                 writer.add_folder(entry.segments, *attributes_of(entry), exists=True)
             writer.finish()
-        if any(self._extras):
-            set_extras(top, folders, self._extras)
+        if any(self._choices.extras):
+            paths = Paths()
+            numbered = [(paths.add(entry.segments, "folder"), entry) for entry in folders]
+            set_extras(top, paths, numbered, self._choices.extras)
 
 
 def _records_exec_bits(tree: _Tree) -> bool:
     """Whether a tree records of each file whether it is executable, and nothing of a file that is not."""
-    known = [file.attributes for file in tree.files] + [entry.attributes for entry in (*tree.links, *tree.folders)]
+    known = [file.attributes for file in tree.files] + [entry.attributes for _, entry in (*tree.links, *tree.folders)]
     found = [each for each in known if each is not None]
     return bool(found) and all(each.size is None and each.mtime_ns is None and each.kind != "folder" for each in found)
 
 
-def _without_exec_bits(top: Path, file: PlannedFile) -> int | None:
-    """Return the mode of a file below `top` without the permission to execute it; None if nobody has that."""
-    with suppress(OSError):
-        mode = os.lstat(top.joinpath(*file.segments)).st_mode
-        if stat.S_ISREG(mode) and mode & 0o111:
-            return mode & 0o666
-    return None
+class _Changes(NamedTuple):
+    """A tree, what is there, the numbers of files that are right and of what is made, and the rights to make it."""
+
+    tree: _Tree
+    there: _There
+    right: set[int]
+    made: list[int]
+    rights: Rights
 
 
-def _compare(tree: _Tree, existing: Existing, spared: AbstractSet[Segments]) -> tuple[list[Segments], list[Segments]]:
-    """Return what has to go before the tree can be written, and what is not in the tree; without what is below it."""
-    leaves = {*(file.segments for file in tree.files), *(link.segments for link in tree.links)}
-    folders = _folders(tree)
-    above_spared = {path[:count] for path in spared for count in range(1, len(path))}
-    in_the_way: list[Segments] = []
-    surplus: list[Segments] = []
-    for path in sorted(existing):
-        if _is_below(path, surplus[-1:]) or _is_below(path, in_the_way[-1:]):
-            continue
-        is_folder = existing[path] == "folder"
-        if path in (leaves if is_folder else folders):
-            in_the_way.append(path)
-        elif path in leaves or path in folders or (is_folder and path in above_spared):
-            continue  # a folder stays as long as something in it does
-        elif not _is_spared(path, spared):
-            surplus.append(path)
-    return in_the_way, surplus
+@contextmanager
+def _changeable(top: Path) -> Iterator[None]:
+    """Let this user change a folder of the user's own, if it exists, as long as the context lasts."""
+    with Rights(top, Paths()) as rights:
+        if top.exists():
+            rights.give([TOP])
+        yield
 
 
-def _is_spared(path: Segments, spared: AbstractSet[Segments]) -> bool:
-    return bool(spared) and any(path[:count] in spared for count in range(1, len(path) + 1))
+def _split_links(
+    links: Iterable[tuple[int, FolderEntry]], maps: _Maps
+) -> tuple[list[tuple[int, FolderEntry]], list[tuple[int, FolderEntry]]]:
+    """Return the links that stay inside, and those that do not."""
+    inside: list[tuple[int, FolderEntry]] = []
+    outside: list[tuple[int, FolderEntry]] = []
+    for number, entry in links:
+        is_outside = leads_outside(maps.paths.above[number], link_of(entry)[0], (maps.find, maps.above))
+        (outside if is_outside else inside).append((number, entry))
+    return inside, outside
 
 
-def _paths(tree: _Tree) -> Iterable[tuple[str, ...]]:
-    return (each.segments for group in (tree.files, tree.links, tree.folders) for each in group)
+class _Maps:
+    """What the folders of a destination have when a tree is restored: what the tree has, and beside it what is there.
 
+    Folders that the tree lacks get numbers after those of the tree.
 
-def _folders(tree: _Tree) -> set[tuple[str, ...]]:
-    """Return the paths of all folders of a tree, those without an entry included."""
-    folders = {entry.segments for entry in tree.folders}
-    for path in _paths(tree):
-        above = path[:-1]
-        while above and above not in folders:
-            folders.add(above)
-            above = above[:-1]
-    return folders
+    Args:
+        top: The destination.
+        paths: The tree.
+        targets: The targets of its links.
+    """
 
+    def __init__(self, top: Path, paths: Paths, targets: Mapping[int, bytes]) -> None:
+        self.paths = paths
+        self._top = top
+        self._targets = targets
+        self._others: list[tuple[int, str]] = []
+        self._numbers: dict[tuple[int, str], int] = {}
 
-def _is_below(path: tuple[str, ...], tops: Sequence[tuple[str, ...]]) -> bool:
-    return any(path[: len(top)] == top for top in tops)
+    def find(self, folder: int, name: str) -> int | bytes | None:
+        """Return what a name in a folder is, as `FolderMaps` has it."""
+        number = self.paths.find(folder, name)
+        if number is not None:
+            return self._targets.get(number, number if self.paths.kinds[number] == "folder" else None)
+        place = self._place(folder) / name
+        with suppress(OSError, ValueError):  # not there, or no name
+            mode = place.lstat().st_mode
+            if stat.S_ISLNK(mode):
+                return os.fsencode(place.readlink())
+            if stat.S_ISDIR(mode):
+                known = self._numbers.setdefault((folder, name), len(self.paths.names) + len(self._others))
+                if known == len(self.paths.names) + len(self._others):
+                    self._others.append((folder, name))
+                return known
+        return None
 
+    def above(self, folder: int) -> int:
+        """Return the number of the folder above one."""
+        other = folder - len(self.paths.names)
+        return self.paths.above[folder] if other < 0 else self._others[other][0]
 
-def _in_the_way(top: Path, path: Segments, existing: Existing, step: str) -> InvalidInput:
-    found, wanted = ("a folder", "a file") if existing[path] == "folder" else ("not a folder", "a folder")
-    return refused((str(top), *path), f"is {found}, but the tree has {wanted}; {step}")
+    def _place(self, folder: int) -> Path:
+        names: list[str] = []
+        while (other := folder - len(self.paths.names)) >= 0:
+            folder, name = self._others[other]
+            names.append(name)
+        return self._top.joinpath(*self.paths.path(folder), *reversed(names))

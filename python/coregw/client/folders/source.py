@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from coregw import _core
@@ -23,7 +24,9 @@ class PayloadSource(Protocol):
     async def query(self, query: Query[T]) -> Proven[T]:
         """Send a query and return the verified value with its proof."""
 
-    async def list_elements(self, target: CidLike) -> list[tuple[str, int]]:
+    async def list_elements(
+        self, target: CidLike, *, limit: Callable[[int], int] | None = None
+    ) -> list[tuple[str, int]]:
         """Return the payloads of a file that is a list, with their sizes."""
 
     async def get_payload(self, cid: CidLike) -> bytes:

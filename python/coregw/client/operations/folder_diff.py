@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from coregw import _core
 from coregw.client.exchange.call import Call
+from coregw.client.opened.cache import WeighedCache
 from coregw.client.operations.diff import Difference, differences
 from coregw.client.operations.payload import get_payload
 from coregw.client.operations.steps import Item, Steps, Stream, resume
 from coregw.client.operations.tree import entries, list_elements
 from coregw.client.query import CidLike, PathLike
 from coregw.client.settings import ClientSettings
-from coregw.errors import CoregwError
+from coregw.errors import CoregwError, TooLarge
 from coregw.folders.attributes import ATTRIBUTES_PATH, Attributes, FolderEntry
-from coregw.folders.compare import FolderDifference, changed_ranges, compare_entries
+from coregw.folders.compare import MAX_COMPARED_ELEMENTS, FolderDifference, changed_ranges, compare_entries
 
-__all__ = ["folder_differences"]
+__all__ = ["REMEMBERED_BYTES", "folder_differences"]
+
+REMEMBERED_BYTES: Final = 16 << 20
+"""Records of attributes that are remembered, in case that other paths share them."""
 
 T = TypeVar("T")
 
@@ -39,6 +43,7 @@ def folder_differences(
     has_attributes = bound is not None and tuple(bound.segments) == ATTRIBUTES_PATH and _are_maps(a, bound)
     known = _records(settings, bound, prefix) if bound is not None and has_attributes else _none()
     files = differences(settings, a, b, prefix)
+    shared: WeighedCache[Attributes] = WeighedCache(REMEMBERED_BYTES)
     try:
         file, record = (yield from _next(files)), (yield from _next(known))
         while file is not None or record is not None:
@@ -48,7 +53,7 @@ def folder_differences(
             path = min(tuple(each.segments) for each in (file, record) if each is not None)
             here = file if file is not None and tuple(file.segments) == path else None
             beside = record if record is not None and tuple(record.segments) == path else None
-            found = yield from _compared(settings, path, here, beside)
+            found = yield from _compared(settings, path, (here, beside), shared)
             if found is not None:
                 yield Item(found)
             if here is not None:
@@ -97,13 +102,18 @@ def _records(settings: ClientSettings, bound: Difference, prefix: PathLike) -> S
 
 
 def _compared(
-    settings: ClientSettings, path: tuple[str, ...], file: Difference | None, record: Difference | None
+    settings: ClientSettings,
+    path: tuple[str, ...],
+    changed: tuple[Difference | None, Difference | None],
+    shared: WeighedCache[Attributes],
 ) -> Steps[FolderDifference | None]:
+    """Return the difference of one path, given that of its target and that of its record."""
+    file, record = changed
     sides: list[FolderEntry | None] = []
     records: list[Attributes | None] = []
     for side in ("before", "after"):
         target = getattr(record, side, None)
-        records.append(None if target is None else (yield from _decoded(settings, target)))
+        records.append(None if target is None else (yield from _decoded(settings, target, shared)))
     # A file's record without a difference of the folder's map: both have the file, with the same target.
     has_file = file is None and any(each is not None and each.kind == "file" for each in records)
     for known, side in zip(records, ("before", "after"), strict=True):
@@ -113,8 +123,11 @@ def _compared(
         return found
     if _core.Cid(found.before).kind != "list" or _core.Cid(found.after).kind != "list":
         return found
-    before = yield from list_elements(settings, found.before)
-    after = yield from list_elements(settings, found.after)
+    try:
+        before = yield from list_elements(settings, found.before, lambda _: MAX_COMPARED_ELEMENTS)
+        after = yield from list_elements(settings, found.after, lambda _: MAX_COMPARED_ELEMENTS)
+    except TooLarge:
+        return found
     ranges = tuple(changed_ranges(before, after))
     return FolderDifference(path, found.kinds, found.before, found.after, found.attributes, ranges)
 
@@ -127,6 +140,12 @@ def _entry(path: tuple[str, ...], target: str | None, known: Attributes | None, 
     return FolderEntry(path, "file", None, None) if has_file else None
 
 
-def _decoded(settings: ClientSettings, target: str) -> Steps[Attributes]:
-    payload = None if _core.Cid(target).hash_name == "identity" else (yield from get_payload(settings, target))
-    return _core.decode_attributes(target, payload)
+def _decoded(settings: ClientSettings, target: str, shared: WeighedCache[Attributes]) -> Steps[Attributes]:
+    """Return the attributes of a record, which many paths may share."""
+    found = shared.get(target)
+    if found is None:
+        payload = None if _core.Cid(target).hash_name == "identity" else (yield from get_payload(settings, target))
+        found = _core.decode_attributes(target, payload)
+        if payload is not None:
+            shared.put(target, found, len(payload))
+    return found

@@ -5,7 +5,7 @@ A path segment that is followed by another one is a directory; so is a nested ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from coregw import _core
@@ -18,6 +18,7 @@ from coregw.errors import InvalidInput, ProofError, TooLarge, UnprovenAbsence
 from coregw.folders.attributes import ATTRIBUTES_PATH
 
 __all__ = [
+    "FREE_DEPTH",
     "PAGE_ENTRIES",
     "Entry",
     "Leaf",
@@ -34,6 +35,9 @@ __all__ = [
 
 PAGE_ENTRIES = 1000
 """Entries that one request of a listing asks for."""
+
+FREE_DEPTH = 16
+"""An entry of a map counts once more for each so many folders that the map is below: every entry has its whole path."""
 
 _WINDOW_ELEMENTS = 8_000  # below the 10,000 that one answer may have
 
@@ -85,7 +89,7 @@ def walk(settings: ClientSettings, root: CidLike, prefix: PathLike = ()) -> Stre
         has_more = True
         while has_more:
             page = yield from value(settings, scan(here, inside, after, PAGE_ENTRIES))
-            count += len(page.entries)
+            count += len(page.entries) * (1 + len(outside) // FREE_DEPTH)
             if count > settings.max_entries:
                 raise TooLarge(f"the tree has more than {settings.max_entries} entries")
             for segments, target in page.entries:
@@ -180,13 +184,21 @@ def list_size(settings: ClientSettings, target: CidLike) -> Steps[int]:
     return outcome.total_size
 
 
-def list_elements(settings: ClientSettings, target: CidLike) -> Steps[list[tuple[str, int]]]:
+def list_elements(
+    settings: ClientSettings, target: CidLike, limit: Callable[[int], int] | None = None
+) -> Steps[list[tuple[str, int]]]:
     """Return the payloads of a file that is a list, with their sizes. One request for about 8,000 of them.
+
+    Args:
+        settings: The client's settings.
+        target: The list.
+        limit: As for `list_targets`.
 
     Raises:
         InvalidInput: An element is not a payload (code ``kind_mismatch``).
+        TooLarge: As `list_targets`.
     """
-    elements = yield from list_targets(settings, target)
+    elements = yield from list_targets(settings, target, limit)
     position = 0
     for element, size in elements:
         _check_is_payload(_core.Cid(target), position, element)
@@ -195,23 +207,34 @@ def list_elements(settings: ClientSettings, target: CidLike) -> Steps[list[tuple
 
 
 def list_targets(
-    settings: ClientSettings, target: CidLike, max_elements: int | None = None
+    settings: ClientSettings, target: CidLike, limit: Callable[[int], int] | None = None
 ) -> Steps[list[tuple[str, int]]]:
     """Return the targets of a list, of any kind, with their measures. One request for about 8,000 of them.
 
+    A list of a few nodes may have 2^52 elements, since a node may occur in it any number of times.
+
+    Args:
+        settings: The client's settings.
+        target: The list.
+        limit: Gets the sum of all measures, which the first answer proves, and returns how many elements there may be,
+            or raises. None for any number.
+
     Raises:
-        TooLarge: There are more than `max_elements`.
+        TooLarge: There are more elements than `limit` allows.
     """
     cid = _core.Cid(target)
     elements: list[tuple[str, int]] = []
+    most: int | None = None
     start, total, window = 0, 1, settings.window_bytes
     while start < total:
         total, found, window = yield from _elements(settings, cid, start, window)
+        if limit is not None and most is None:
+            most = limit(total)
         if not found:
             break
         elements += found
-        if max_elements is not None and len(elements) > max_elements:
-            raise TooLarge(f"{cid.text} has more than {max_elements:,} elements")
+        if most is not None and len(elements) > most:
+            raise TooLarge(f"{cid.text} has more than {most:,} elements for {total:,} bytes")
         start += sum(size for _, size in found)
         window = max(window, start // len(elements) * _WINDOW_ELEMENTS)
     return elements

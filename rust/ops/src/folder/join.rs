@@ -10,7 +10,8 @@
 //! ```
 
 use std::cmp::Ordering;
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use coregw_core::{Cid, Error, InputCode, Kind, Result, RootCid};
 
@@ -43,16 +44,62 @@ pub struct FolderEntry {
     pub kind: PathKind,
     /// The target in the folder's map; none for a symbolic link or a folder.
     pub target: Option<Cid>,
-    /// What is known of it; none without a record.
-    pub attributes: Option<Attributes>,
+    /// What is known of it; none without a record. Paths with the same long record share it.
+    pub attributes: Option<Arc<Attributes>>,
 }
 
 /// A record in the map of attributes.
 #[derive(Debug)]
 enum Found {
-    Decoded(Attributes),
+    Decoded(Arc<Attributes>),
     /// Its bytes are a payload, which is not here yet.
     Payload(Cid),
+}
+
+/// The records that are payloads, decoded. Any number of paths may share one, in all maps of a tree, and a record may have
+/// a megabyte: so it is fetched and kept once.
+#[derive(Debug, Default)]
+pub struct Records {
+    /// Whether extended attributes are of interest. Otherwise they are forgotten, and a record is small.
+    has_xattrs: bool,
+    recent: HashMap<Cid, Arc<Attributes>>,
+    /// Those before `recent`. All of these were in use since the ones before them were forgotten.
+    older: HashMap<Cid, Arc<Attributes>>,
+}
+
+/// Records that are remembered, at least; at most twice as many.
+const REMEMBERED_RECORDS: usize = 1 << 16;
+
+impl Records {
+    /// No records; those that come keep extended attributes only if these are wanted.
+    pub fn new(has_xattrs: bool) -> Self {
+        Self { has_xattrs, ..Self::default() }
+    }
+
+    fn decoded(&self, segments: &[String], target: &Cid, payload: Option<&[u8]>) -> Result<Arc<Attributes>> {
+        let mut attributes = Attributes::of_record(target, payload)
+            .map_err(|error| error.within(&format!("the attributes of {}", shown(segments))))?;
+        if !self.has_xattrs {
+            attributes.xattrs.clear();
+        }
+        Ok(Arc::new(attributes))
+    }
+
+    fn get(&mut self, target: &Cid) -> Option<Arc<Attributes>> {
+        if let Some(known) = self.recent.get(target) {
+            return Some(Arc::clone(known));
+        }
+        let known = self.older.remove(target)?;
+        self.put(target, Arc::clone(&known));
+        Some(known)
+    }
+
+    fn put(&mut self, target: &Cid, attributes: Arc<Attributes>) {
+        if self.recent.len() >= REMEMBERED_RECORDS {
+            self.older = std::mem::take(&mut self.recent);
+        }
+        self.recent.insert(*target, attributes);
+    }
 }
 
 /// Joins the listings of a folder's two maps, each of which comes in pages and in key order.
@@ -116,11 +163,12 @@ impl FolderJoin {
     ///
     /// # Errors
     /// [`Error::Input`] if a target is not a record.
-    pub fn add_records(&mut self, entries: Vec<(Vec<String>, Cid)>, has_more: bool) -> Result<()> {
+    pub fn add_records(&mut self, known: &mut Records, entries: Vec<(Vec<String>, Cid)>, has_more: bool) -> Result<()> {
         for (segments, target) in entries {
-            let found = match target.identity() {
-                None => Found::Payload(target),
-                Some(_) => Found::Decoded(attributes(&segments, &target, None)?),
+            let found = match (target.identity(), known.get(&target)) {
+                (Some(_), _) => Found::Decoded(known.decoded(&segments, &target, None)?),
+                (None, Some(attributes)) => Found::Decoded(attributes),
+                (None, None) => Found::Payload(target),
             };
             self.records.push_back((segments, found));
         }
@@ -138,23 +186,33 @@ impl FolderJoin {
         self.attributes_root.is_none() && !self.has_all_files && !self.has_passed_reserved
     }
 
-    /// The records that are payloads and not here yet. O(records that wait).
+    /// The records that are payloads and not here yet, each once. O(records that wait).
     pub fn missing_records(&self) -> impl Iterator<Item = &Cid> {
-        self.records.iter().filter_map(|(_, found)| match found {
-            Found::Payload(target) => Some(target),
+        let mut seen = HashSet::new();
+        self.records.iter().filter_map(move |(_, found)| match found {
+            Found::Payload(target) => seen.insert(target).then_some(target),
             Found::Decoded(_) => None,
         })
     }
 
-    /// Supplies a record that is a payload. O(records that wait).
+    /// Supplies a record that is a payload. O(records that wait + bytes).
     ///
     /// # Errors
     /// [`Error::Input`] if it is not a record.
-    pub fn supply_record(&mut self, target: &Cid, payload: &[u8]) -> Result<()> {
+    pub fn supply_record(&mut self, known: &mut Records, target: &Cid, payload: &[u8]) -> Result<()> {
+        let mut decoded = None;
         for (segments, found) in &mut self.records {
             if matches!(found, Found::Payload(missing) if missing == target) {
-                *found = Found::Decoded(attributes(segments, target, Some(payload))?);
+                let attributes = match decoded {
+                    Some(attributes) => attributes,
+                    None => known.decoded(segments, target, Some(payload))?,
+                };
+                *found = Found::Decoded(Arc::clone(&attributes));
+                decoded = Some(attributes);
             }
+        }
+        if let Some(attributes) = decoded {
+            known.put(target, attributes);
         }
         Ok(())
     }
@@ -190,7 +248,7 @@ impl FolderJoin {
         if self.link.as_ref().is_some_and(|link| segments.starts_with(link)) {
             return Err(refused(&segments, "it is below a symbolic link"));
         }
-        let kind = kind(target.as_ref(), attributes.as_ref()).map_err(|why| refused(&segments, why))?;
+        let kind = kind(target.as_ref(), attributes.as_deref()).map_err(|why| refused(&segments, why))?;
         self.link = (kind == PathKind::Link).then(|| segments.clone());
         Ok(Some(FolderEntry { segments, kind, target, attributes }))
     }
@@ -213,11 +271,6 @@ fn kind(target: Option<&Cid>, attributes: Option<&Attributes>) -> Result<PathKin
 
 fn is_reserved(segments: &[String]) -> bool {
     segments.iter().map(String::as_str).eq(ATTRIBUTES_PATH.split('/'))
-}
-
-fn attributes(segments: &[String], target: &Cid, payload: Option<&[u8]>) -> Result<Attributes> {
-    Attributes::of_record(target, payload)
-        .map_err(|error| error.within(&format!("the attributes of {}", shown(segments))))
 }
 
 fn refused(segments: &[String], why: &str) -> Error {
@@ -258,7 +311,7 @@ mod tests {
 
     /// Joins pages of these sizes, taking what is joined after each page.
     fn joined(files: &[(&str, Cid)], records: &[(&str, Cid)], sizes: (usize, usize)) -> Result<Vec<FolderEntry>> {
-        let mut join = FolderJoin::new(empty_map());
+        let (mut join, mut known) = (FolderJoin::new(empty_map()), Records::new(true));
         let pages = |entries: &[(&str, Cid)], size: usize| -> Vec<Vec<_>> {
             entries.chunks(size).map(|page| page.iter().map(|(name, cid)| (path(name), *cid)).collect()).collect()
         };
@@ -270,14 +323,14 @@ mod tests {
             if !join.may_have_attributes()
                 && let Some((number, page)) = records.next()
             {
-                join.add_records(page, number + 1 < last.1)?;
+                join.add_records(&mut known, page, number + 1 < last.1)?;
             }
             while let Some(entry) = join.next_entry()? {
                 taken.push(entry);
             }
         }
         for (number, page) in records {
-            join.add_records(page, number + 1 < last.1)?;
+            join.add_records(&mut known, page, number + 1 < last.1)?;
             while let Some(entry) = join.next_entry()? {
                 taken.push(entry);
             }
@@ -379,15 +432,46 @@ mod tests {
     #[test]
     fn records_that_are_payloads_are_waited_for() {
         let long = Attributes { entry: Entry::Link(vec![b'x'; 200]), ..Attributes::default() }.record().expect("valid");
-        let mut join = FolderJoin::new(empty_map());
+        let (mut join, mut known) = (FolderJoin::new(empty_map()), Records::new(true));
         join.add_files(vec![(path(ATTRIBUTES_PATH), empty_map().cid()), (path("b"), payload())], false).expect("valid");
-        join.add_records(vec![(path("a"), long.target)], false).expect("valid");
+        join.add_records(&mut known, vec![(path("a"), long.target)], false).expect("valid");
         assert_eq!(join.next_entry().expect("valid"), None);
         assert_eq!(join.missing_records().collect::<Vec<_>>(), [&long.target]);
         assert_eq!(join.waiting(), (1, 1));
-        assert!(join.supply_record(&long.target, b"another").is_err());
-        join.supply_record(&long.target, &long.bytes).expect("valid");
+        assert!(join.supply_record(&mut known, &long.target, b"another").is_err());
+        join.supply_record(&mut known, &long.target, &long.bytes).expect("valid");
         assert_eq!(join.next_entry().expect("valid").expect("valid").kind, PathKind::Link);
         assert_eq!(join.next_entry().expect("valid").expect("valid").segments, path("b"));
+    }
+
+    #[test]
+    fn a_record_that_many_paths_share_is_wanted_and_kept_once() {
+        let xattrs = BTreeMap::from([("user.a".to_owned(), vec![b'x'; 4000])]);
+        let long = Attributes { entry: Entry::Folder, xattrs, ..Attributes::default() };
+        let record = long.record().expect("valid");
+        for has_xattrs in [true, false] {
+            let mut known = Records::new(has_xattrs);
+            let mut found = Vec::new();
+            for number in 0..2 {
+                // Another map of the same tree wants nothing more.
+                let mut join = FolderJoin::new(empty_map());
+                join.add_files(vec![(path(ATTRIBUTES_PATH), empty_map().cid())], false).expect("valid");
+                for page in 0..2 {
+                    let entries = (0..50).map(|at| (path(&format!("{page}{at:02}")), record.target)).collect();
+                    join.add_records(&mut known, entries, page == 0).expect("valid");
+                    let missing: Vec<_> = join.missing_records().copied().collect();
+                    assert_eq!(missing.len(), usize::from((number, page) == (0, 0)));
+                    for target in missing {
+                        join.supply_record(&mut known, &target, &record.bytes).expect("valid");
+                    }
+                }
+                while let Some(entry) = join.next_entry().expect("valid") {
+                    found.push(entry.attributes.expect("recorded"));
+                }
+            }
+            assert_eq!(found.len(), 200);
+            assert!(found.iter().all(|each| Arc::ptr_eq(each, &found[0])));
+            assert_eq!(found[0].xattrs.is_empty(), !has_xattrs);
+        }
     }
 }

@@ -14,7 +14,7 @@ use coregw_core::map::{MapBuilder, NewMap};
 use coregw_core::{Cid, Digest, Key, Result, RootCid, Suite};
 
 pub use attributes::{Attributes, Entry, Record};
-pub use join::{ATTRIBUTES_PATH, FolderEntry, FolderJoin, PathKind, RESERVED_NAME};
+pub use join::{ATTRIBUTES_PATH, FolderEntry, FolderJoin, PathKind, RESERVED_NAME, Records};
 
 /// The roots of a folder's maps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -121,11 +121,11 @@ pub fn decode_attributes<'py>(
     payload: Option<BytesLike>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let attributes = call(|| Attributes::of_record(&target.0, payload.as_deref()))?;
-    to_python(py, attributes)
+    to_python(py, &attributes)
 }
 
 /// An `Attributes`.
-pub(crate) fn to_python(py: Python<'_>, attributes: Attributes) -> PyResult<Bound<'_, PyAny>> {
+pub(crate) fn to_python<'py>(py: Python<'py>, attributes: &Attributes) -> PyResult<Bound<'py, PyAny>> {
     let (kind, link) = match &attributes.entry {
         Entry::File => ("file", None),
         Entry::Link(target) => ("link", Some(PyBytes::new(py, target))),
@@ -135,6 +135,6 @@ pub(crate) fn to_python(py: Python<'_>, attributes: Attributes) -> PyResult<Boun
     for (name, value) in &attributes.xattrs {
         xattrs.set_item(name, PyBytes::new(py, value))?;
     }
-    let Attributes { size, mode, mtime, owner, .. } = attributes;
+    let &Attributes { size, mode, mtime, owner, .. } = attributes;
     tuples::ATTRIBUTES.instance(py, (kind, size, mode, mtime, link, owner, xattrs))
 }

@@ -38,8 +38,8 @@ impl Beneath {
     fn open_as(&self, below: &Path, flags: OFlags) -> io::Result<OwnedFd> {
         #[cfg(target_os = "linux")]
         match fs::openat2(&self.0, below, flags, Mode::empty(), fs::ResolveFlags::NO_SYMLINKS) {
-            // Kernels before 5.6, and containers that refuse what they do not know.
-            Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {}
+            // Kernels before 5.6, containers that refuse what they do not know, and paths that are too long for one call.
+            Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM | rustix::io::Errno::NAMETOOLONG) => {}
             opened => return Ok(opened?),
         }
         self.open_by_name(below, flags)

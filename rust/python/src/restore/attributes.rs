@@ -1,9 +1,9 @@
 //! The attributes of files and folders that a `FolderWriter` sets: mode and time of modification.
 
 use std::ffi::CStr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{self, AtFlags, Mode, RawMode, Stat, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{self, AtFlags, FileType, Mode, RawMode, Stat, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Result;
 
 /// The bits of a file's mode that are set: permissions, without set-uid, set-gid and sticky.
@@ -89,14 +89,26 @@ impl Attributes {
         Ok(())
     }
 
-    /// Sets what differs.
-    pub fn update(self, file: impl AsFd) -> Result<()> {
-        let found = fs::fstat(&file)?;
+    /// Sets what differs of the file `name`, which needs no permission to read or write it. Sets nothing, and returns
+    /// false, if that is not a regular file, or not the one that is `expected`.
+    pub fn update(self, folder: impl AsFd, name: &CStr, expected: Option<FileIdentity>) -> Result<bool> {
+        let file = NamedFile::open(folder.as_fd(), name)?;
+        let found = file.stat()?;
+        let is_regular = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+        if !is_regular || expected.is_some_and(|expected| expected != FileIdentity::from(&found)) {
+            return Ok(false);
+        }
         let is_same = |mode: u32| permissions(mode) == Mode::from_raw_mode(found.st_mode) & PERMISSIONS;
         let found_mtime = FileStat::from(found).mtime;
-        let mode = self.mode.filter(|&mode| !is_same(mode));
-        let mtime = self.mtime.filter(|&mtime| i128::from(mtime) != found_mtime);
-        Self { mode, mtime }.set(file)
+        if let Some(mode) = self.mode.filter(|&mode| !is_same(mode)) {
+            file.set_mode(permissions(mode))?;
+        }
+        if self.mtime.is_some_and(|mtime| i128::from(mtime) != found_mtime)
+            && let Some(times) = self.times()
+        {
+            file.set_times(&times)?;
+        }
+        Ok(true)
     }
 
     /// Sets the time of a symbolic link, if it differs.
@@ -123,10 +135,81 @@ impl Attributes {
     }
 }
 
+/// A file whose attributes are read and set without permission to read or write it.
+///
+/// In Linux, a descriptor that only names it; `fchmod` refuses that, its path in `/proc` is taken. Elsewhere its name.
+struct NamedFile<'a> {
+    #[cfg(target_os = "linux")]
+    file: (std::os::fd::OwnedFd, std::marker::PhantomData<&'a ()>),
+    #[cfg(not(target_os = "linux"))]
+    file: (BorrowedFd<'a>, &'a CStr),
+}
+
+#[cfg(target_os = "linux")]
+impl<'a> NamedFile<'a> {
+    fn open(folder: BorrowedFd<'a>, name: &'a CStr) -> Result<Self> {
+        let flags = fs::OFlags::PATH | fs::OFlags::NOFOLLOW | fs::OFlags::CLOEXEC;
+        Ok(Self { file: (fs::openat(folder, name, flags, Mode::empty())?, std::marker::PhantomData) })
+    }
+
+    fn stat(&self) -> Result<Stat> {
+        fs::fstat(&self.file.0)
+    }
+
+    fn path(&self) -> String {
+        format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&self.file.0))
+    }
+
+    fn set_mode(&self, mode: Mode) -> Result<()> {
+        fs::chmodat(fs::CWD, self.path(), mode, AtFlags::empty())
+    }
+
+    fn set_times(&self, times: &Timestamps) -> Result<()> {
+        fs::utimensat(fs::CWD, self.path(), times, AtFlags::empty())
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl<'a> NamedFile<'a> {
+    fn open(folder: BorrowedFd<'a>, name: &'a CStr) -> Result<Self> {
+        Ok(Self { file: (folder, name) })
+    }
+
+    fn stat(&self) -> Result<Stat> {
+        fs::statat(self.file.0, self.file.1, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    fn set_mode(&self, mode: Mode) -> Result<()> {
+        fs::chmodat(self.file.0, self.file.1, mode, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    fn set_times(&self, times: &Timestamps) -> Result<()> {
+        fs::utimensat(self.file.0, self.file.1, times, AtFlags::SYMLINK_NOFOLLOW)
+    }
+}
+
+/// Which file something is, whatever its name is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileIdentity {
+    pub device: u64,
+    pub inode: u64,
+}
+
+impl From<&Stat> for FileIdentity {
+    #[allow(clippy::unnecessary_cast)] // the types differ between systems
+    fn from(found: &Stat) -> Self {
+        Self { device: found.st_dev as u64, inode: found.st_ino as u64 }
+    }
+}
+
 /// What tells whether a file has changed: times in nanoseconds since 1970.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileStat {
+    pub device: u64,
     pub inode: u64,
+    /// Its owner, the number of its names, and whether it is a regular file. A new file may get the inode of one that was
+    /// removed.
+    names: (u32, u64, bool),
     pub size: i64,
     pub mtime: i128,
     pub ctime: i128,
@@ -135,6 +218,11 @@ pub(super) struct FileStat {
 impl FileStat {
     pub fn of(file: impl AsFd) -> Result<Self> {
         fs::fstat(file).map(Self::from)
+    }
+
+    /// Whether it is the same file, with as many names.
+    pub fn is_same_file(self, other: Self) -> bool {
+        (self.device, self.inode, self.names) == (other.device, other.inode, other.names)
     }
 
     /// Whether the file has the same content, although it may have been renamed.
@@ -146,8 +234,14 @@ impl FileStat {
 impl From<Stat> for FileStat {
     fn from(found: Stat) -> Self {
         let nanoseconds = |seconds: i64, rest: i128| i128::from(seconds) * 1_000_000_000 + rest;
+        let FileIdentity { device, inode } = (&found).into();
+        let is_regular = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+        #[allow(clippy::unnecessary_cast)] // the type differs between systems
+        let names = (found.st_uid, found.st_nlink as u64, is_regular);
         Self {
-            inode: found.st_ino,
+            device,
+            inode,
+            names,
             size: found.st_size,
             mtime: nanoseconds(found.st_mtime, found.st_mtime_nsec.into()),
             ctime: nanoseconds(found.st_ctime, found.st_ctime_nsec.into()),

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
+use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use core::{Cid, Error, InputCode, Result};
 use coregw_core as core;
 
-use super::attributes::Attributes;
+use super::attributes::{Attributes, FileStat};
 use super::plan::{Placement, count};
 
 /// The most payloads that one request may name.
@@ -29,13 +30,21 @@ pub(super) struct File {
     pub list: Option<Box<[u8]>>,
     /// Payloads that are not written yet.
     pub parts_left: AtomicU32,
-    pub is_created: Mutex<bool>,
+    pub created: Mutex<Option<Created>>,
+}
+
+/// The file that was created, and its descriptor if that stays open.
+pub(super) struct Created {
+    pub stat: FileStat,
+    pub opened: Option<fs::File>,
 }
 
 /// A payload, and where its bytes go.
 pub(super) struct PlannedPayload {
     cid: Box<[u8]>,
     pub places: Vec<Place>,
+    /// Whether its size counts where it was not known before it came.
+    pub is_counted: AtomicBool,
     pub is_done: AtomicBool,
 }
 
@@ -158,9 +167,14 @@ impl BatchDraft {
                 Some(&index) => index,
                 None => {
                     let index = count(self.batch.payloads.len())?;
-                    let (cid, is_done) = (Box::from(cid.as_bytes()), AtomicBool::new(false));
+                    let cid: Box<[u8]> = cid.as_bytes().into();
                     self.indices.insert(Box::clone(&cid), index);
-                    self.batch.payloads.push(PlannedPayload { cid, places: Vec::new(), is_done });
+                    self.batch.payloads.push(PlannedPayload {
+                        cid,
+                        places: Vec::new(),
+                        is_counted: AtomicBool::new(false),
+                        is_done: AtomicBool::new(false),
+                    });
                     index
                 }
             };
@@ -176,7 +190,7 @@ impl BatchDraft {
             placement: new.placement,
             list: new.list.map(|cid| cid.as_bytes().into()),
             parts_left: AtomicU32::new(count(new.parts.len())?),
-            is_created: Mutex::new(false),
+            created: Mutex::new(None),
         });
         Ok(())
     }

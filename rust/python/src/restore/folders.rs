@@ -6,33 +6,71 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::attributes::FileStat;
-use super::batch;
+use super::batch::{self, Created};
 use super::failure::RestoreFailure;
 use super::lock::locked;
 use super::plan::{Folder, Kept, Placement, Plan, TOP};
 
 const OPEN_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-const OPEN_FILE: OFlags = OFlags::WRONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-const READ_FILE: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+/// Does not block on a named pipe.
+const OPEN_FILE: OFlags = OFlags::WRONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
 /// The folder that everything is below, and the one for incomplete files.
 pub(super) struct Top {
     top: OwnedFd,
     incomplete: Option<OwnedFd>,
+    /// Files that stay open until they are complete.
+    open_files: AtomicUsize,
 }
 
-/// Folders that stay open between two calls, at most; deeper ones would exhaust the descriptors of a process.
-const MAX_OPEN_FOLDERS: usize = 16;
+/// Incomplete files that stay open, at most. The others are opened by name again, and have to be the same.
+const MAX_OPEN_FILES: usize = 64;
 
-/// The folder that was opened last, and those above it, the outermost first: files of one folder mostly follow each
-/// other, and the next folder mostly has some of the same folders above it.
+/// So many folders above the last one stay open, whatever their depth.
+const ALL_OPEN_FOLDERS: usize = 16;
+/// Those deeper than that keep so many of the nearest folders open, and two of 8 to 15 levels above, of 16 to 31, ….
+const NEAR_FOLDERS: u32 = 8;
+
+/// The folder that was opened last, and some of those above it, the outermost first: files of one folder mostly follow
+/// each other, and the next folder mostly has some of the same folders above it.
+///
+/// A tree may be deeper than a process may have files open. Folders visited in the order of their paths, in either
+/// direction, are opened O(log depth) times each, with O(log depth) descriptors.
 #[derive(Default)]
-pub(super) struct LastFolder(Vec<(u32, OwnedFd)>);
+pub(super) struct LastFolder(Vec<OpenFolder>);
+
+struct OpenFolder {
+    number: u32,
+    depth: u32,
+    folder: OwnedFd,
+}
+
+impl LastFolder {
+    fn push(&mut self, opened: OpenFolder) {
+        let depth = opened.depth;
+        self.0.push(opened);
+        if self.0.len() <= ALL_OPEN_FOLDERS {
+            return;
+        }
+        let span = |above: &OpenFolder| match depth - above.depth {
+            distance @ 0..NEAR_FOLDERS => distance,
+            distance => NEAR_FOLDERS + distance.ilog2(),
+        };
+        let middle = self.0.windows(3).position(|three| {
+            let [first, second, third] = [0, 1, 2].map(|place| span(&three[place]));
+            first == second && second == third
+        });
+        if let Some(place) = middle {
+            self.0.remove(place + 1);
+        }
+    }
+}
 
 impl Top {
     /// Opens both. The paths themselves are the caller's own, and may lead through links.
@@ -41,7 +79,7 @@ impl Top {
             fs::open(path, OPEN_FOLDER.difference(OFlags::NOFOLLOW), Mode::empty())
                 .map_err(|error| RestoreFailure::io(error, path.to_string_lossy()))
         };
-        Ok(Self { top: open(top)?, incomplete: incomplete.map(open).transpose()? })
+        Ok(Self { top: open(top)?, incomplete: incomplete.map(open).transpose()?, open_files: AtomicUsize::new(0) })
     }
 
     /// The folder `number` of a plan.
@@ -57,25 +95,21 @@ impl Top {
             if at == TOP {
                 break 0;
             }
-            if let Some(place) = last.0.iter().position(|(opened, _)| *opened == at) {
+            if let Some(place) = last.0.iter().rposition(|opened| opened.number == at) {
                 break place + 1;
             }
             below.push(at);
             at = plan.folders[at as usize].parent;
         };
-        // Of folders too deep to stay open, the last one is below one that was closed: so it is no use to others.
         last.0.truncate(open);
-        for &each in below.iter().rev() {
-            let Folder { parent, name, .. } = &plan.folders[each as usize];
-            let above = last.0.last().map_or(self.top.as_fd(), |(_, folder)| folder.as_fd());
+        for &number in below.iter().rev() {
+            let Folder { parent, depth, name, .. } = &plan.folders[number as usize];
+            let above = last.0.last().map_or(self.top.as_fd(), |opened| opened.folder.as_fd());
             let folder = fs::openat(above, name, OPEN_FOLDER, Mode::empty())
                 .map_err(|error| failure(plan, *parent, name, error))?;
-            if last.0.len() == MAX_OPEN_FOLDERS {
-                last.0.pop();
-            }
-            last.0.push((each, folder));
+            last.push(OpenFolder { number, depth: *depth, folder });
         }
-        Ok(last.0.last().map_or(self.top.as_fd(), |(_, folder)| folder.as_fd()))
+        Ok(last.0.last().map_or(self.top.as_fd(), |opened| opened.folder.as_fd()))
     }
 
     /// Makes the folders of a plan that do not exist and have not been made, and protects those that do, until the work
@@ -86,7 +120,7 @@ impl Top {
             if is_stopped() {
                 break;
             }
-            let Folder { parent, name, exists, attributes } = &plan.folders[number];
+            let Folder { parent, name, exists, attributes, .. } = &plan.folders[number];
             let refused = |error| failure(plan, *parent, name, error);
             if *exists {
                 let folder = self.folder(plan, number as u32, &mut last)?;
@@ -122,16 +156,40 @@ impl Top {
         Ok(())
     }
 
-    /// Opens a file for writing; the first call creates it.
+    /// Opens a file for writing; the first call creates it, and the others open no other file.
     pub fn open_file(&self, plan: &Plan, file: &batch::File, last: &mut LastFolder) -> Result<File, RestoreFailure> {
         let place = (file.folder, &file.name);
+        let mut created = locked(&file.created);
+        if let Some(opened) = created.as_ref().and_then(|created| created.opened.as_ref()) {
+            return opened.try_clone().map_err(|error| RestoreFailure::os(&error, &plan.path(file.folder, &file.name)));
+        }
         let (folder, name) = self.writing_place(plan, file.placement, place, file.number, last)?;
-        let mut is_created = locked(&file.is_created);
-        let flags = if *is_created { OPEN_FILE } else { OPEN_FILE | OFlags::CREATE | OFlags::EXCL };
+        let flags = if created.is_some() { OPEN_FILE } else { OPEN_FILE | OFlags::CREATE | OFlags::EXCL };
         let opened = fs::openat(folder, &name, flags, file.attributes.creation_mode())
-            .map_err(|error| failure(plan, file.folder, &file.name, error))?;
-        *is_created = true;
-        Ok(opened.into())
+            .and_then(|opened| Ok((FileStat::of(&opened)?, opened)));
+        match (opened, &*created) {
+            (Ok((stat, opened)), None) => {
+                *created = Some(Created { stat, opened: None });
+                Ok(opened.into())
+            }
+            (Ok((found, opened)), Some(created)) if created.stat.is_same_file(found) => Ok(opened.into()),
+            // A named pipe has no reader, a link is not followed, and so on.
+            (Ok(_) | Err(Errno::NOENT | Errno::NXIO | Errno::LOOP | Errno::ISDIR | Errno::NODEV), Some(_)) => {
+                Err(replaced(plan, file.folder, &file.name))
+            }
+            (Err(error), _) => Err(failure(plan, file.folder, &file.name, error)),
+        }
+    }
+
+    /// Keeps the descriptor of a file that is not complete, if not too many are open.
+    pub fn keep_open(&self, file: &batch::File, opened: File) {
+        let mut created = locked(&file.created);
+        let Some(created) = created.as_mut().filter(|created| created.opened.is_none()) else { return };
+        if self.open_files.fetch_add(1, Ordering::Relaxed) < MAX_OPEN_FILES {
+            created.opened = Some(opened);
+        } else {
+            self.open_files.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Ends the writing of a complete file: sets its attributes, and gives it its name. Returns the state that it has
@@ -146,6 +204,14 @@ impl Top {
         let batch::File { number, folder, name, attributes, placement, .. } = file;
         let refused = |error| failure(plan, *folder, name, error);
         let found = attributes.finish(&opened).map_err(refused)?;
+        let created = locked(&file.created).take();
+        if created.as_ref().is_some_and(|created| created.opened.is_some()) {
+            self.open_files.fetch_sub(1, Ordering::Relaxed);
+        }
+        // It has no name if something else has it, and one more if somebody has given it another.
+        if !created.is_some_and(|created| created.stat.is_same_file(found)) {
+            return Err(replaced(plan, *folder, name));
+        }
         if *placement == Placement::Direct {
             return Ok(Some(found));
         }
@@ -158,14 +224,17 @@ impl Top {
     pub fn finish_kept(&self, plan: &Plan, is_stopped: &dyn Fn() -> bool) -> Result<(), RestoreFailure> {
         let mut last = LastFolder::default();
         let kept = plan.kept.iter().filter(|kept| !kept.attributes.is_empty());
-        for Kept { folder, name, attributes, is_link } in kept.take_while(|_| !is_stopped()) {
+        for Kept { folder, name, identity, attributes, is_link } in kept.take_while(|_| !is_stopped()) {
             let parent = self.folder(plan, *folder, &mut last)?;
             if *is_link {
                 attributes.update_link(parent, name).map_err(|error| failure(plan, *folder, name, error))?;
                 continue;
             }
-            let set = fs::openat(parent, name, READ_FILE, Mode::empty()).and_then(|file| attributes.update(&file));
-            set.map_err(|error| failure(plan, *folder, name, error))?;
+            match attributes.update(parent, name, *identity) {
+                Ok(true) => (),
+                Ok(false) | Err(Errno::NOENT) => return Err(replaced(plan, *folder, name)),
+                Err(error) => return Err(failure(plan, *folder, name, error)),
+            }
         }
         Ok(())
     }
@@ -235,6 +304,11 @@ fn rename_new(from: BorrowedFd<'_>, old: &CString, to: BorrowedFd<'_>, new: &CSt
 
 fn temporary_name(index: u32) -> CString {
     CString::new(index.to_string()).unwrap_or_default()
+}
+
+/// The failure of a file that is not the one that was written, or that was found to be right.
+fn replaced(plan: &Plan, folder: u32, name: &CString) -> RestoreFailure {
+    RestoreFailure::Path(plan.path(folder, name), "was replaced by something else while it was written")
 }
 
 /// The failure of an operation on an item of a plan.

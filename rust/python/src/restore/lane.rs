@@ -232,6 +232,7 @@ fn take(
 ) -> Result<(), RestoreFailure> {
     if part.start == 0 {
         check_size(batch, payload, part.size, work)?;
+        work.count_unknown(batch, payload, part.size)?;
     }
     let is_long = part.size > COLLECTED_BYTES;
     if collected.is_empty() && (part.start == 0 && part.is_last || is_long && part.bytes.len() >= WRITTEN_BYTES) {

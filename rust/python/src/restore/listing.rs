@@ -1,11 +1,12 @@
 //! `FolderListing`: the proven listings of a folder's two maps, joined and passed on as they come.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use core::{Error, Kind, RootCid};
 use coregw_core as core;
 use coregw_ops as ops;
-use coregw_ops::folder::{FolderEntry, FolderJoin, PathKind};
+use coregw_ops::folder::{self, FolderEntry, FolderJoin, PathKind};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt as _;
 use pyo3::types::{PyString, PyTuple};
@@ -13,7 +14,7 @@ use pyo3::types::{PyString, PyTuple};
 use super::attributes::Attributes;
 use super::batch::Files;
 use super::lock::locked;
-use super::plan::{Placement, Plan, refused};
+use super::plan::{Placement, Plan, TOP};
 use super::writing::Writing;
 use crate::cid::{CidLike, text};
 use crate::convert::BytesLike;
@@ -35,12 +36,14 @@ type PageTuple = (usize, Option<Vec<String>>);
 ///
 /// Args:
 ///     root: The root of the folder's map.
+///     xattrs: Whether attributes have the extended ones.
 ///
 /// Raises:
 ///     InvalidInput: If `root` is not the root of a map (code ``kind_mismatch``).
 #[pyclass(frozen, module = "coregw._core")]
 pub struct FolderListing {
     state: Mutex<ListingState>,
+    records: Arc<Mutex<Records>>,
 }
 
 struct ListingState {
@@ -67,13 +70,31 @@ enum Listed {
     Whole,
 }
 
+/// The long records of a tree, which any number of paths of any of its maps may share, and the objects of these.
+struct Records {
+    decoded: folder::Records,
+    /// By the address of the attributes, which are kept for it.
+    objects: HashMap<usize, (Arc<folder::Attributes>, Py<PyAny>)>,
+}
+
+/// Objects that are kept.
+const MAX_OBJECTS: usize = 1 << 16;
+
 #[pymethods]
 impl FolderListing {
     #[new]
-    fn new(root: CidLike) -> PyResult<Self> {
-        let root = call(|| RootCid::of(&root.0, Kind::Map))?;
-        let listed = [Listed::After(None), Listed::After(None)];
-        Ok(Self { state: Mutex::new(ListingState { root, join: FolderJoin::new(root), listed, leaf: Vec::new() }) })
+    #[pyo3(signature = (root, xattrs = true))]
+    fn new(root: CidLike, xattrs: bool) -> PyResult<Self> {
+        let records = Records { decoded: folder::Records::new(xattrs), objects: HashMap::new() };
+        Self::with(&root, Arc::new(Mutex::new(records)))
+    }
+
+    /// Return the listing of a map that is nested in the same tree. Both know the same records that are payloads.
+    ///
+    /// Raises:
+    ///     InvalidInput: If `root` is not the root of a map (code ``kind_mismatch``).
+    fn nested(&self, root: CidLike) -> PyResult<Self> {
+        Self::with(&root, Arc::clone(&self.records))
     }
 
     /// Verify the next page of the folder's map, and add it. O(depth + entries) hashes, with the GIL released.
@@ -122,7 +143,7 @@ impl FolderListing {
         self.attached(py).join.waiting()
     }
 
-    /// The records that are payloads and not here yet, as CIDs.
+    /// The records that are payloads and not here yet, as CIDs, each once.
     #[getter]
     fn missing_records<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyString>> {
         let missing: Vec<_> = self.attached(py).join.missing_records().copied().collect();
@@ -134,7 +155,10 @@ impl FolderListing {
     /// Raises:
     ///     InvalidInput: If it is not a record.
     fn supply_record(&self, py: Python<'_>, target: CidLike, payload: BytesLike) -> PyResult<()> {
-        detach::run(py, Work::Unbounded, || locked(&self.state).join.supply_record(&target.0, &payload))
+        detach::run(py, Work::Unbounded, || {
+            let (mut state, mut records) = (locked(&self.state), locked(&self.records));
+            state.join.supply_record(&mut records.decoded, &target.0, &payload)
+        })
     }
 
     /// Return the entries that are joined, and forget them: as far as both listings have come. O(entries).
@@ -152,14 +176,26 @@ impl FolderListing {
             }
             Ok(entries)
         })?;
-        entries.into_iter().map(|entry| tuple(py, entry)).collect()
+        entries.into_iter().map(|entry| self.tuple(py, entry)).collect()
     }
 }
 
 impl FolderListing {
+    fn with(root: &CidLike, records: Arc<Mutex<Records>>) -> PyResult<Self> {
+        let root = call(|| RootCid::of(&root.0, Kind::Map))?;
+        let listed = [Listed::After(None), Listed::After(None)];
+        let state = ListingState { root, join: FolderJoin::new(root), listed, leaf: Vec::new() };
+        Ok(Self { state: Mutex::new(state), records })
+    }
+
     /// The state, with the GIL held: it is released while another thread has the lock. No Python object is made meanwhile.
     fn attached(&self, py: Python<'_>) -> MutexGuard<'_, ListingState> {
         self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The records of the tree, as `attached`.
+    fn shared(&self, py: Python<'_>) -> MutexGuard<'_, Records> {
+        self.records.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
     }
 
     fn add(&self, py: Python<'_>, request: &[u8], result: &[u8], side: Side) -> PyResult<PageTuple> {
@@ -189,7 +225,7 @@ impl FolderListing {
             }
             match side {
                 Side::Files => state.join.add_files(entries, more)?,
-                Side::Records => state.join.add_records(entries, more)?,
+                Side::Records => state.join.add_records(&mut locked(&self.records).decoded, entries, more)?,
             }
             state.listed[side as usize] = if more { Listed::After(last.clone()) } else { Listed::Whole };
             Ok((count, last))
@@ -197,34 +233,57 @@ impl FolderListing {
     }
 
     /// Adds what is joined to what a writer writes, and returns the other entries.
-    pub(super) fn add_to(
-        &self,
-        work: &Writing,
-        base: &[String],
-        placement: Placement,
-    ) -> core::Result<Vec<FolderEntry>> {
+    pub(super) fn add_to(&self, work: &Writing, below: u32, placement: Placement) -> core::Result<Vec<FolderEntry>> {
         let ListingState { join, leaf, .. } = &mut *locked(&self.state);
         let (mut files, mut plan) = work.planned();
         let mut others = Vec::new();
-        while let Some(mut entry) = join.next_entry()? {
-            let mut path = std::mem::take(&mut entry.segments);
-            if !base.is_empty() {
-                path.splice(..0, base.iter().cloned());
-            }
-            if path.first().is_some_and(|first| first == INCOMPLETE) {
-                return Err(refused(&path[..1], "is the name of the folder for incomplete files"));
+        while let Some(entry) = join.next_entry()? {
+            let path = &entry.segments;
+            if below == TOP && path.first().is_some_and(|first| first == INCOMPLETE) {
+                return Err(plan.refused(below, &path[..1], "is the name of the folder for incomplete files"));
             }
             if !leaf.is_empty() && path.starts_with(leaf) {
-                return Err(refused(leaf, "it is both a file and a folder"));
+                return Err(plan.refused(below, leaf, "it is both a file and a folder"));
             }
             if matches!(entry.kind, PathKind::File | PathKind::Link) {
-                leaf.clone_from(&path);
+                leaf.clone_from(path);
             }
-            if !add_entry(work, (&mut plan, &mut files), &path, &entry, placement)? {
-                others.push(FolderEntry { segments: path, ..entry });
+            if !add_entry(work, (&mut plan, &mut files), below, &entry, placement)? {
+                others.push(entry);
             }
         }
         Ok(others)
+    }
+
+    /// An entry, as the fields of a `FolderEntry`.
+    pub(super) fn tuple<'py>(&self, py: Python<'py>, entry: FolderEntry) -> PyResult<EntryTuple<'py>> {
+        let kind = match entry.kind {
+            PathKind::File => "file",
+            PathKind::Link => "link",
+            PathKind::Folder => "folder",
+            PathKind::Map => "map",
+        };
+        let segments = PyTuple::new(py, entry.segments)?;
+        let attributes = entry.attributes.map(|attributes| self.attributes(py, attributes)).transpose()?;
+        Ok((segments, kind, entry.target.map(|target| text(py, &target)), attributes))
+    }
+
+    /// The object of some attributes: one for all paths that share them.
+    fn attributes<'py>(&self, py: Python<'py>, shared: Arc<folder::Attributes>) -> PyResult<Bound<'py, PyAny>> {
+        let key = Arc::as_ptr(&shared) as usize;
+        let known = self.shared(py).objects.get(&key).map(|(_, object)| object.clone_ref(py));
+        if let Some(object) = known {
+            return Ok(object.into_bound(py));
+        }
+        let object = to_python(py, &shared)?;
+        if Arc::strong_count(&shared) > 1 {
+            let mut records = self.shared(py);
+            if records.objects.len() >= MAX_OBJECTS {
+                records.objects.clear();
+            }
+            records.objects.insert(key, (shared, object.clone().unbind()));
+        }
+        Ok(object)
     }
 }
 
@@ -232,37 +291,24 @@ impl FolderListing {
 fn add_entry(
     work: &Writing,
     (plan, files): (&mut Plan, &mut Files),
-    path: &[String],
+    below: u32,
     entry: &FolderEntry,
     placement: Placement,
 ) -> core::Result<bool> {
-    let known = entry.attributes.as_ref();
+    let (path, known) = (&entry.segments, entry.attributes.as_deref());
     let attributes = known
         .map_or_else(Attributes::default, |known| Attributes { mode: known.mode.map(u32::from), mtime: known.mtime });
     match (entry.kind, &entry.target) {
         (PathKind::File, Some(target)) if target.root().is_none() => {
             let part = (*target, known.and_then(|known| known.size));
-            Writing::add_file((plan, files), path, (&[part], None), attributes, placement)?;
+            work.add_file((plan, files), (below, path), (&[part], None), attributes, placement)?;
             Ok(true)
         }
         (PathKind::Folder, _) => {
-            let number = plan.folder(path)?;
+            let number = plan.folder(below, path)?;
             plan.folders[number as usize].attributes = attributes;
-            Ok(path.len() > 1 || !work.is_moved)
+            Ok(below != TOP || path.len() > 1 || !work.is_moved)
         }
         _ => Ok(false),
     }
-}
-
-/// An entry with its path, as the fields of a `FolderEntry`.
-pub(super) fn tuple(py: Python<'_>, entry: FolderEntry) -> PyResult<EntryTuple<'_>> {
-    let kind = match entry.kind {
-        PathKind::File => "file",
-        PathKind::Link => "link",
-        PathKind::Folder => "folder",
-        PathKind::Map => "map",
-    };
-    let segments = PyTuple::new(py, entry.segments)?;
-    let attributes = entry.attributes.map(|attributes| to_python(py, attributes)).transpose()?;
-    Ok((segments, kind, entry.target.map(|target| text(py, &target)), attributes))
 }

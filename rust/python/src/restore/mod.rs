@@ -33,7 +33,7 @@ pub use compare::files_match;
 pub use listing::FolderListing;
 pub use sink::PayloadSink;
 
-use attributes::Attributes;
+use attributes::{Attributes, FileIdentity};
 use failure::RestoreFailure;
 use folders::Top;
 use lane::Lane;
@@ -58,6 +58,8 @@ type StatesTuple<'py> = (Bound<'py, PyBytes>, u64, i64, Vec<TopState>);
 ///         path then. None: files are created at their paths.
 ///     is_moved: Whether what is in `folder` itself is moved elsewhere in the end. Then `finish` does not set the
 ///         attributes of folders there, and `take_states` returns files there apart from the others.
+///     max_bytes: Bytes that all files together may have; None for any number. A file that exceeds them is refused when
+///         it is added, or, if its size is not known then, before its first byte is written.
 ///
 /// Raises:
 ///     OSError: If a folder can't be opened.
@@ -71,11 +73,17 @@ pub struct FolderWriter {
 #[pymethods]
 impl FolderWriter {
     #[new]
-    #[pyo3(signature = (folder, incomplete = None, is_moved = false))]
-    fn new(py: Python<'_>, folder: PathBuf, incomplete: Option<PathBuf>, is_moved: bool) -> PyResult<Self> {
+    #[pyo3(signature = (folder, incomplete = None, is_moved = false, max_bytes = None))]
+    fn new(
+        py: Python<'_>,
+        folder: PathBuf,
+        incomplete: Option<PathBuf>,
+        is_moved: bool,
+        max_bytes: Option<u64>,
+    ) -> PyResult<Self> {
         let top = Top::open(&folder, incomplete.as_deref()).map_err(|failure| failure.into_exception(py))?;
         Ok(Self {
-            work: Arc::new(Writing::new(top, is_moved)),
+            work: Arc::new(Writing::new(top, is_moved, max_bytes.unwrap_or(u64::MAX))),
             threads: Mutex::default(),
             is_direct: incomplete.is_none(),
         })
@@ -89,10 +97,14 @@ impl FolderWriter {
     ///         have no permissions that they do not have in the end. Set-uid and set-gid bits stay as they are.
     ///     mtime_ns: Its time of modification, set by `finish`.
     ///     exists: Whether it exists already.
+    ///     below: The number of the folder that the path is below; 0 is the folder itself.
+    ///
+    /// Returns:
+    ///     The number of the folder.
     ///
     /// Raises:
     ///     InvalidInput: If a segment can't be a file name (code ``invalid_path``).
-    #[pyo3(signature = (segments, mode = None, mtime_ns = None, exists = false))]
+    #[pyo3(signature = (segments, mode = None, mtime_ns = None, exists = false, below = 0))]
     fn add_folder(
         &self,
         py: Python<'_>,
@@ -100,14 +112,31 @@ impl FolderWriter {
         mode: Option<u32>,
         mtime_ns: Option<i64>,
         exists: bool,
-    ) -> PyResult<()> {
+        below: u32,
+    ) -> PyResult<u32> {
         self.work.change(py, |plan, _| {
-            let number = plan.folder(&segments)?;
+            let number = plan.folder(below, &segments)?;
             let folder = &mut plan.folders[number as usize];
-            folder.attributes = Attributes { mode, mtime: mtime_ns };
+            let given = Attributes { mode, mtime: mtime_ns };
+            if !given.is_empty() {
+                folder.attributes = given;
+            }
             folder.exists |= exists;
-            Ok(())
+            Ok(number)
         })
+    }
+
+    /// Return the number of a folder in the folder of another number; None if it was not added.
+    fn folder_in(&self, py: Python<'_>, folder: u32, name: &str) -> PyResult<Option<u32>> {
+        self.work.change(py, |plan, _| Ok(plan.folder_in(folder, name)))
+    }
+
+    /// Return the number of the folder above another one.
+    ///
+    /// Raises:
+    ///     InvalidInput: If no folder has this number.
+    fn folder_above(&self, py: Python<'_>, folder: u32) -> PyResult<u32> {
+        self.work.change(py, |plan, _| Ok(plan.folders[plan.known(folder)? as usize].parent))
     }
 
     /// Add a file that consists of payloads.
@@ -119,11 +148,12 @@ impl FolderWriter {
     ///     mtime_ns: Its time of modification.
     ///     replaces: Whether an existing file at the path is replaced, if the writer has a folder for incomplete files.
     ///     list: The root of the list that the payloads are of, if they are of one.
+    ///     below: As for `add_folder`.
     ///
     /// Raises:
     ///     InvalidInput: If a segment can't be a file name (code ``invalid_path``), or a CID is invalid or a root.
-    ///     TooLarge: If the sizes sum to 2^63 or more, or those of all files to 2^64 or more.
-    #[pyo3(signature = (segments, parts, mode = None, mtime_ns = None, replaces = false, list = None))]
+    ///     TooLarge: If the sizes sum to 2^63 or more, those of all files to 2^64 or more, or to more than `max_bytes`.
+    #[pyo3(signature = (segments, parts, mode = None, mtime_ns = None, replaces = false, list = None, below = 0))]
     #[allow(clippy::too_many_arguments)] // what is known of a file
     fn add_file(
         &self,
@@ -134,6 +164,7 @@ impl FolderWriter {
         mtime_ns: Option<i64>,
         replaces: bool,
         list: Option<CidLike>,
+        below: u32,
     ) -> PyResult<()> {
         let parts: Vec<_> = parts.into_iter().map(|(cid, size)| (cid.0, size)).collect();
         let is_known = |(index, part): (usize, &(core::Cid, Option<u64>))| {
@@ -144,9 +175,10 @@ impl FolderWriter {
             return Err(invalid(core::InputCode::InvalidRequest, what));
         }
         let attributes = Attributes { mode, mtime: mtime_ns };
-        let (list, placement) = (list.as_ref().map(|list| &list.0), self.placement(replaces));
-        self.work.change(py, |plan, files| {
-            Writing::add_file((plan, files), &segments, (&parts, list), attributes, placement)
+        let (work, list) = (&self.work, list.as_ref().map(|list| &list.0));
+        let placement = self.placement(replaces);
+        work.change(py, |plan, files| {
+            work.add_file((plan, files), (below, &segments), (&parts, list), attributes, placement)
         })
     }
 
@@ -156,25 +188,32 @@ impl FolderWriter {
     ///     segments: The path.
     ///     mode: As for `add_file`.
     ///     mtime_ns: As for `add_file`.
-    #[pyo3(signature = (segments, mode = None, mtime_ns = None))]
+    ///     file: The device and the inode that it has; if it has others then, `finish` refuses it. None for any.
+    ///     below: As for `add_folder`.
+    #[pyo3(signature = (segments, mode = None, mtime_ns = None, file = None, below = 0))]
     fn keep_file(
         &self,
         py: Python<'_>,
         segments: Vec<String>,
         mode: Option<u32>,
         mtime_ns: Option<i64>,
+        file: Option<(u64, u64)>,
+        below: u32,
     ) -> PyResult<()> {
-        self.work.change(py, |plan, _| plan.keep(&segments, Attributes { mode, mtime: mtime_ns }, false))
+        let identity = file.map(|(device, inode)| FileIdentity { device, inode });
+        let attributes = Attributes { mode, mtime: mtime_ns };
+        self.work.change(py, |plan, _| plan.keep((below, &segments), attributes, Some(identity)))
     }
 
     /// Add a symbolic link that exists with the right target: `finish` sets its time where that differs.
-    #[pyo3(signature = (segments, mtime_ns = None))]
-    fn keep_link(&self, py: Python<'_>, segments: Vec<String>, mtime_ns: Option<i64>) -> PyResult<()> {
-        self.work.change(py, |plan, _| plan.keep(&segments, Attributes { mode: None, mtime: mtime_ns }, true))
+    #[pyo3(signature = (segments, mtime_ns = None, below = 0))]
+    fn keep_link(&self, py: Python<'_>, segments: Vec<String>, mtime_ns: Option<i64>, below: u32) -> PyResult<()> {
+        let attributes = Attributes { mode: None, mtime: mtime_ns };
+        self.work.change(py, |plan, _| plan.keep((below, &segments), attributes, None))
     }
 
-    /// Add a symbolic link, which `finish` makes. Its target is not checked.
-    #[pyo3(signature = (segments, target, mtime_ns = None, replaces = false))]
+    /// Add a symbolic link, which `finish` makes. Its target is not checked. The path is as for `add_folder`.
+    #[pyo3(signature = (segments, target, mtime_ns = None, replaces = false, below = 0))]
     fn add_link(
         &self,
         py: Python<'_>,
@@ -182,10 +221,11 @@ impl FolderWriter {
         target: BytesLike,
         mtime_ns: Option<i64>,
         replaces: bool,
+        below: u32,
     ) -> PyResult<()> {
         let attributes = Attributes { mode: None, mtime: mtime_ns };
         let placement = self.placement(replaces);
-        self.work.change(py, |plan, _| plan.add_link(&segments, target.to_vec(), attributes, placement))
+        self.work.change(py, |plan, _| plan.add_link((below, &segments), target.to_vec(), attributes, placement))
     }
 
     /// Add files of one payload, and folders, as far as `listing` has joined them.
@@ -193,25 +233,25 @@ impl FolderWriter {
     /// O(entries), with the GIL released.
     ///
     /// Args:
-    ///     listing: The listing of the map at `base`.
-    ///     base: The path of the map, empty for the top.
+    ///     listing: The listing of a map.
+    ///     below: The number of the folder that the map is; 0 is the folder itself.
     ///
     /// Returns:
-    ///     The other entries, as `FolderListing.take` does: links, nested maps, files that are lists, and folders whose
-    ///     attributes are not set because they are moved.
+    ///     The other entries, as `FolderListing.take` does, with paths in the map: links, nested maps, files that are
+    ///     lists, and folders that have no attributes because they are moved.
     ///
     /// Raises:
-    ///     InvalidInput: As `add_file`; if a path is a file and a folder, or that of the folder for incomplete files
-    ///         (code ``invalid_path``); or as `FolderListing.take`.
+    ///     InvalidInput, TooLarge: As `add_file`; if a path is a file and a folder, or that of the folder for
+    ///         incomplete files (code ``invalid_path``); or as `FolderListing.take`.
     fn add_listed<'py>(
         &self,
         py: Python<'py>,
         listing: &FolderListing,
-        base: Vec<String>,
+        below: u32,
     ) -> PyResult<Vec<listing::EntryTuple<'py>>> {
         let placement = self.placement(false);
-        let others = detach::run(py, Work::Unbounded, || listing.add_to(&self.work, &base, placement))?;
-        others.into_iter().map(|entry| listing::tuple(py, entry)).collect()
+        let others = detach::run(py, Work::Unbounded, || listing.add_to(&self.work, below, placement))?;
+        others.into_iter().map(|entry| listing.tuple(py, entry)).collect()
     }
 
     /// Make the folders that were added, write the payloads that are in their CIDs, and start the threads.

@@ -35,6 +35,8 @@ pub(super) fn write(
         if is_last && file.parts_left.fetch_sub(1, Ordering::AcqRel) == 1 {
             let state = work.top.finish_file(&work.plan(), file, opened, last)?;
             work.note(file, state, payload);
+        } else {
+            work.top.keep_open(file, opened);
         }
     }
     if is_last {
@@ -57,7 +59,7 @@ pub(super) fn shorten(
             return Ok(());
         }
         let file = &batch.files[place.file as usize];
-        if *locked(&file.is_created) {
+        if locked(&file.created).is_some() {
             let opened = work.top.open_file(&work.plan(), file, last)?;
             opened
                 .set_len(place.offset)
@@ -92,6 +94,7 @@ pub(super) fn write_identities(batch: &Batch, work: &Writing) -> Result<(), Rest
     for payload in &batch.payloads {
         if let Some(bytes) = payload.cid().identity() {
             check_size(batch, payload, bytes.len() as u64, work)?;
+            work.count_unknown(batch, payload, bytes.len() as u64)?;
             write(batch, payload, (0, bytes, true), &mut last, work)?;
         }
     }

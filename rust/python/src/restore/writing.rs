@@ -9,7 +9,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockRead
 use std::thread::{self, JoinHandle};
 
 use coregw_core::{Cid, Error, InputCode, Result};
-use coregw_ops::folder::join::shown;
 use pyo3::prelude::*;
 use pyo3::sync::{MutexExt as _, PyOnceLock, RwLockExt as _};
 
@@ -42,6 +41,9 @@ pub(super) struct Writing {
     states: Mutex<States>,
     /// Whether what is at the top is moved elsewhere in the end.
     pub is_moved: bool,
+    /// Bytes that all files together may have, and those that they have as far as is known.
+    max_bytes: u64,
+    bytes: AtomicU64,
     /// Bytes that wait.
     pub waiting: AtomicUsize,
     /// Bytes written to files.
@@ -69,13 +71,15 @@ struct Queue {
 }
 
 impl Writing {
-    pub fn new(top: Top, is_moved: bool) -> Self {
+    pub fn new(top: Top, is_moved: bool, max_bytes: u64) -> Self {
         Self {
             plan: RwLock::new(Plan::new()),
             top,
             files: Mutex::default(),
             states: Mutex::default(),
             is_moved,
+            max_bytes,
+            bytes: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
             written: AtomicU64::new(0),
             received: AtomicU64::new(0),
@@ -217,7 +221,7 @@ impl Writing {
     }
 
     /// Changes what is planned, with the GIL held. It is released while a thread has the locks, which may make folders.
-    pub fn change(&self, py: Python<'_>, change: impl FnOnce(&mut Plan, &mut Files) -> Result<()>) -> PyResult<()> {
+    pub fn change<T>(&self, py: Python<'_>, change: impl FnOnce(&mut Plan, &mut Files) -> Result<T>) -> PyResult<T> {
         let outcome = {
             let mut files = self.files.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
             let mut plan = self.plan.write_py_attached(py).unwrap_or_else(PoisonError::into_inner);
@@ -228,23 +232,52 @@ impl Writing {
 
     /// Adds a file that consists of these payloads, at least one; `list` is the root of their list.
     pub fn add_file(
+        &self,
         (plan, files): (&mut Plan, &mut Files),
-        path: &[String],
+        (below, path): (u32, &[String]),
         (parts, list): (Parts<'_>, Option<&Cid>),
         attributes: Attributes,
         placement: Placement,
     ) -> Result<()> {
-        let size = batch::known_size(parts).map_err(|error| error.within(&shown(path)))?;
-        let place = plan.place(path)?;
+        let place = plan.place(below, path)?;
+        let shown = || plan.path(place.0, &place.1).escape_debug().to_string();
+        let size = batch::known_size(parts).map_err(|error| error.within(&shown()))?;
+        self.count(size, &shown)?;
         let number = files.count;
         let bytes = files.bytes.checked_add(size).ok_or_else(|| {
-            Error::input(InputCode::TooLarge, format!("{}: the sizes of all files sum to 2^64 or more", shown(path)))
+            Error::input(InputCode::TooLarge, format!("{}: the sizes of all files sum to 2^64 or more", shown()))
         })?;
         files.draft.add(NewFile { number, place, parts, list, attributes, placement })?;
         files.count += 1;
         files.bytes = bytes;
         files.has_unknown_sizes |= parts.iter().any(|(_, size)| size.is_none());
         Ok(())
+    }
+
+    /// Counts bytes of files, before any of them is written.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if there are more than there may be; `path` names the file whose bytes these are.
+    fn count(&self, bytes: u64, path: impl FnOnce() -> String) -> Result<()> {
+        let counted = self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        if counted <= self.max_bytes {
+            return Ok(());
+        }
+        let (path, max) = (path(), self.max_bytes);
+        let what = format!("{path}: with this file, {counted} bytes are to be written, but {max} are free on the disk");
+        Err(Error::input(InputCode::TooLarge, what))
+    }
+
+    /// Counts the bytes of a payload where its size was not known before it came.
+    pub fn count_unknown(&self, batch: &batch::Batch, payload: &PlannedPayload, size: u64) -> Result<()> {
+        if payload.is_counted.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut unknown = payload.places.iter().filter(|place| place.size.is_none());
+        let Some(first) = unknown.next() else { return Ok(()) };
+        let file = &batch.files[first.file as usize];
+        let bytes = size.saturating_mul(1 + unknown.count() as u64);
+        self.count(bytes, || self.plan().path(file.folder, &file.name).escape_debug().to_string())
     }
 
     /// The number of files that were added, and the sum of their sizes, if these are known.
