@@ -186,7 +186,7 @@ class Cars:
             begun = await self._driver.in_worker(self._begin, car, is_v2)
             return None if begun is None else await self._store_all(car, begun)
 
-    def _begin(self, car: WholeCar, is_v2: bool) -> _Begun | None:  # noqa: FBT001 - called in a worker
+    def _begin(self, car: WholeCar, is_v2: bool) -> _Begun | None:
         """Check a CAR in memory; if it has only few payloads, take the first of them as well, in the same visit.
 
         For a worker thread. Beside a long import, each visit costs as much as the work on a CAR of 256 KiB.

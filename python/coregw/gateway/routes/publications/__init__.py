@@ -50,7 +50,9 @@ _ENTRIES: Final[Mapping[str, Any]] = {
     http_method=["GET", "HEAD"],
     opt={
         DESCRIPTION: {
-            "GET": Description(**_PUBLICATION, answer=(PublicationProof, UnsignedPublication), operation_id="get_publication"),
+            "GET": Description(
+                **_PUBLICATION, answer=(PublicationProof, UnsignedPublication), operation_id="get_publication"
+            ),
             "HEAD": Description(**_PUBLICATION, operation_id="head_publication"),
         }
     },
