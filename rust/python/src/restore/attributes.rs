@@ -78,17 +78,6 @@ impl Attributes {
         }
     }
 
-    /// Sets what is known.
-    pub fn set(self, file: impl AsFd) -> Result<()> {
-        if let Some(mode) = self.mode {
-            fs::fchmod(&file, permissions(mode))?;
-        }
-        if let Some(times) = self.times() {
-            fs::futimens(&file, &times)?;
-        }
-        Ok(())
-    }
-
     /// Sets what differs of the file `name`, which needs no permission to read or write it. Sets nothing, and returns
     /// false, if that is not a regular file, or not the one that is `expected`.
     pub fn update(self, folder: impl AsFd, name: &CStr, expected: Option<FileIdentity>) -> Result<bool> {

@@ -242,7 +242,7 @@ impl Writing {
         let place = plan.place(below, path)?;
         let shown = || plan.path(place.0, &place.1).escape_debug().to_string();
         let size = batch::known_size(parts).map_err(|error| error.within(&shown()))?;
-        self.count(size, &shown)?;
+        self.count(size, shown)?;
         let number = files.count;
         let bytes = files.bytes.checked_add(size).ok_or_else(|| {
             Error::input(InputCode::TooLarge, format!("{}: the sizes of all files sum to 2^64 or more", shown()))
