@@ -388,7 +388,7 @@ async def test_a_proof_reads_few_rows_and_writes_none_whatever_is_lost(
     nodes = [key for key, _ in await store.list_rows(Table.RECORDS, b"t", None, 99)]
     await store.delete(Table.RECORDS, [*nodes[40:], revision_key("docs", "main", 30)])
     counted = Counted(store, monkeypatch)
-    for call in (publications.prove, publications.signed):
+    for call in (publications.prove, publications.public):
         for revision in (7, 30):
             with pytest.raises(StoreDamaged):
                 await call("docs", "main", 1, revision)

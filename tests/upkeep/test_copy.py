@@ -208,7 +208,7 @@ async def test_a_copy_continues_names_with_their_logs_and_checkpoints(source: Co
         await copied(source, destination)
     await copied(source, destination, replace_records=True)
     assert (await Engine(destination).publications.get("scope", "name")).revision == 3
-    assert (await Engine(destination).publications.signed("scope", "name")).size == 2
+    assert (await Engine(destination).publications.public("scope", "name")).size == 2
     await publications.freeze("scope", "name")
     await sign(source)
     await copied(source, destination, replace_records=True)

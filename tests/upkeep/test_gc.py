@@ -122,7 +122,7 @@ async def test_the_root_of_the_newest_signed_checkpoint_stays_however_many_revis
             await publications.sign("docs", "main", note)
     site.time.seconds += 100
     assert (await site.collect(grace=60, revisions=2)).roots_removed == 3
-    assert (await publications.signed("docs", "main")).record.root == roots[2]
+    assert (await publications.public("docs", "main")).record.root == roots[2]
     assert [await is_held(site, root) for root in roots] == [False, False, True, False, True, True]
 
 
