@@ -63,15 +63,23 @@ impl Own<'_> {
         };
         let x = (own ^ theirs) & word_mask(floor, end);
         let at = if x == 0 { end } else { 8 * from as u32 + x.leading_zeros() };
-        match () {
-            () if at as usize >= 8 * key.len() => Divergence::KeyEnds,
-            () if x == 0 => Divergence::Never,
-            () => Divergence::At(at),
+        if at as usize >= 8 * key.len() {
+            Divergence::KeyEnds
+        } else if x == 0 {
+            Divergence::Never
+        } else {
+            Divergence::At(at)
         }
     }
 }
 
-/// Bits `floor` to `end - 1`, in a word that starts at byte `floor / 8`.
+/// The number of bytes that hold a node's own bits, `floor` to `end - 1`.
+#[inline(always)]
+pub(crate) fn own_len(floor: u32, end: u32) -> u32 {
+    if end <= floor { 0 } else { end.div_ceil(8) - floor / 8 }
+}
+
+/// A mask of bits `floor` to `end - 1`, in a word that starts at byte `floor / 8`.
 #[inline(always)]
 pub(crate) fn word_mask(floor: u32, end: u32) -> u32 {
     u32::MAX >> (floor % 8) & (u64::MAX << (32 + floor / 8 * 8 - end)) as u32

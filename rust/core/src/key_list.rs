@@ -91,7 +91,8 @@ impl Keys {
     /// Sorts and validates keys. O(n log n).
     ///
     /// # Errors
-    /// [`Error::Input`] if there are none or too many, or one occurs twice; the error names its index.
+    /// [`Error::Input`] if the list is empty or longer than [`MAX_KEYS`], or if a key occurs twice; the message names the
+    /// index of the second one.
     pub fn new(keys: KeyList) -> Result<Self> {
         if keys.is_empty() || keys.len() > MAX_KEYS {
             return Err(Error::request(format!("keys: {} of them; a multiproof is of 1 to {MAX_KEYS}", keys.len())));

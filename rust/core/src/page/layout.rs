@@ -167,12 +167,12 @@ impl Layout {
             return [left.top, right.top];
         }
         let arena = &mut self.arena;
-        let stubs = [left.top, right.top].map(|id| (*arena.node(id), arena.measure(id)));
+        let [(left_stub, left_measure), (right_stub, right_measure)] =
+            [left.top, right.top].map(|id| (*arena.node(id), arena.measure(id)));
         let first = if keep[0] { right } else { left };
         arena.truncate(first.start.0 as usize, first.bytes as usize);
-        let [left_stub, right_stub] = stubs;
-        let left_top = if keep[0] { left.top } else { arena.push(left_stub.0, left_stub.1) };
-        [left_top, arena.push(right_stub.0, right_stub.1)]
+        let left_top = if keep[0] { left.top } else { arena.push(left_stub, left_measure) };
+        [left_top, arena.push(right_stub, right_measure)]
     }
 
     /// Creates the page of a subtree, and replaces the subtree by a stub.

@@ -149,9 +149,7 @@ impl Keys {
                         *next = left;
                         continue;
                     }
-                    Next::Leaf(Some(place)) => {
-                        targets[self.asked(place)] = Some(nodes.target());
-                    }
+                    Next::Leaf(Some(place)) => targets[self.asked(place)] = Some(nodes.target()),
                     Next::Leaf(None) => {}
                 }
             }

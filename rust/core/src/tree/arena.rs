@@ -38,18 +38,22 @@ impl Tail {
 #[derive(Debug, Clone, Copy)]
 pub struct Label {
     start: u16,
-    place: [u8; 4],
+    /// The bytes, or the offset.
+    place: [u8; SHORT],
 }
+
+/// The maximum length of a label that is in its node, in bytes: that of an offset, and of a word.
+const SHORT: usize = 4;
 
 impl Label {
     /// The label of an inner node of a list, which has no bits of its own.
-    pub const NONE: Self = Self { start: 0, place: [0; 4] };
+    pub const NONE: Self = Self { start: 0, place: [0; SHORT] };
 
     /// The label of a node with this bit. Its bytes, which end with the byte of bit `bit - 1`, are `own`; if they are more
     /// than four, they are also at this offset in the arena.
     #[inline]
     pub fn new(own: &[u8], bit: u32, offset: u32) -> Self {
-        let mut place = [0; 4];
+        let mut place = [0; SHORT];
         match place.get_mut(..own.len()) {
             Some(few) => few.iter_mut().zip(own).for_each(|(to, from)| *to = *from),
             None => place = offset.to_ne_bytes(),
@@ -60,13 +64,13 @@ impl Label {
     /// The number of bytes that a label of this length takes in the arena.
     #[inline]
     pub fn stored_len(len: u32) -> u32 {
-        if len > 4 { len } else { 0 }
+        if len > SHORT as u32 { len } else { 0 }
     }
 
     /// Where the bytes are in the arena; None if they are in the node.
     #[inline(always)]
     pub fn offset(self, bit: u32) -> Option<u32> {
-        (bit.div_ceil(8) > u32::from(self.start) + 4).then(|| u32::from_ne_bytes(self.place))
+        (bit.div_ceil(8) > u32::from(self.start) + SHORT as u32).then(|| u32::from_ne_bytes(self.place))
     }
 }
 
@@ -182,8 +186,7 @@ impl Arena {
 
     /// Copies the arena to buffers without spare capacity; `shrink_to_fit` would not always release memory.
     pub fn exact(self) -> Self {
-        let (nodes, measures, bytes) = (self.nodes.to_vec(), self.measures.to_vec(), self.bytes.to_vec());
-        let exact = Self { nodes, measures, bytes, shown: self.shown };
+        let exact = self.clone();
         self.recycle();
         exact
     }
@@ -351,7 +354,7 @@ impl Arena {
         &bytes[first - usize::from(label.start)..][..bit.div_ceil(8) as usize - first]
     }
 
-    /// The same bits, as the form in which they are stored gives them at once.
+    /// An inner node's own bits: a word if they are in the node, so that no length has to be predicted.
     #[inline(always)]
     pub(crate) fn own<'a>(&'a self, label: &'a Label, floor: u32, bit: u32) -> Own<'a> {
         if label.offset(bit).is_some() {

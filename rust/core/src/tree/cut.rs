@@ -14,6 +14,7 @@
 //!
 //! The cut depends on the subtree alone, so equal subtrees have equal pages.
 
+use crate::bits::own_len;
 use crate::id::cid::Kind;
 use crate::id::varint;
 use crate::tree::arena::{Arena, KEEP_LEFT, KEEP_RIGHT, Node, NodeId, State};
@@ -38,16 +39,11 @@ pub struct Child {
     kept: u32,
 }
 
-/// The length in bytes of a label or tail that holds bits `floor` to `extent - 1`.
-fn label_len(floor: u32, extent: u32) -> u32 {
-    if extent <= floor { 0 } else { extent.div_ceil(8) - floor / 8 }
-}
-
 impl Child {
     /// Describes a child; `floor` is its parent's `bit + 1`, and `extent` the number of path bits that it determines.
     pub fn of(node: &Node, measure: u64, kind: Kind, floor: u32, extent: u32) -> Self {
         let own = match kind {
-            Kind::Map => label_len(floor, extent),
+            Kind::Map => own_len(floor, extent),
             Kind::List => 0,
         };
         let measure_len = match kind {
@@ -144,7 +140,7 @@ mod tests {
     #[test]
     fn a_child_takes_the_bytes_of_its_node_or_of_its_stub() {
         let labels = [(0, 0), (9, 9), (40, 13), (0, 1), (7, 9), (13, 40)];
-        assert_eq!(labels.map(|(floor, extent)| label_len(floor, extent)), [0, 0, 0, 1, 2, 4]);
+        assert_eq!(labels.map(|(floor, extent)| own_len(floor, extent)), [0, 0, 0, 1, 2, 4]);
         let sum = Summary { count: 300, measure: 1 << 20, digest: Digest::ZERO };
         let mut node = Node::new(&sum, State::Empty);
         (node.height, node.weight) = (200, 20_000);

@@ -2,7 +2,7 @@
 
 use std::hint::select_unpredictable;
 
-use crate::bits::top_bits;
+use crate::bits::{own_len, top_bits};
 use crate::id::cid::Cid;
 use crate::id::varint::{self, Sevens};
 use crate::interrupt::Fault;
@@ -136,9 +136,8 @@ impl<'a> PrunedReader<'a> {
             Some(bit) if bit < MAX_BITS => bit,
             _ => return Err(Fault { why: "a bit past the longest key", at: at - 1 }),
         };
-        let len = if gap == 0 { 0 } else { bit.div_ceil(8) - floor / 8 };
         let at = self.at;
-        let label = self.take(len as usize)?;
+        let label = self.take(own_len(floor, bit) as usize)?;
         if let (Some(first), Some(last)) = (label.first(), label.last()) {
             let stray_end = if bit.is_multiple_of(8) { 0 } else { last & !top_bits(bit % 8) };
             if first & top_bits(floor % 8) != 0 || stray_end != 0 {

@@ -88,8 +88,7 @@ fn write_short_inner(out: &mut Vec<u8>, own: u32, floor: u32, bit: u32) {
     let gap = bit - floor;
     debug_assert!(gap <= 32, "the own bits are in a word");
     let label = u32::from_le_bytes((own & bits::word_mask(floor, bit)).to_be_bytes());
-    let label_len = if gap == 0 { 0 } else { bit.div_ceil(8) - floor / 8 };
-    let len = out.len() + 2 + label_len as usize;
+    let len = out.len() + 2 + bits::own_len(floor, bit) as usize;
     out.extend_from_slice(&(0x02 | u64::from(gap) << 8 | u64::from(label) << 16).to_le_bytes());
     out.truncate(len);
 }

@@ -119,7 +119,7 @@ fn push_segment(text: &mut String, start: usize, index: usize, segment: &str) ->
     Ok(())
 }
 
-/// Paths, or no segments at all, in one block of memory.
+/// Several valid paths in one block of memory. One without segments is an empty text, as in [`Path`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Paths {
     /// The text forms, one after the other.
@@ -154,7 +154,7 @@ impl Paths {
     }
 }
 
-/// The segments of several paths as they were received: paths, or why the first that is none is none.
+/// The paths of a request as they were received, and the index and the error of the first invalid one.
 #[derive(Debug, Default)]
 pub(crate) struct SegmentsOfPaths {
     paths: Paths,
