@@ -96,7 +96,7 @@ MAX_LINES_OF_MODULE = 700
 MAX_MODULES_IN_FOLDER = 40
 
 # These three may only shrink: remove what no longer needs an exception, and lower the number.
-MAX_MODULES = 418
+MAX_MODULES = 417
 CODE_IN_INIT = {
     "cli",
     "engine",
