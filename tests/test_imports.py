@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "messages": {"_core", "errors", "extras"},
     "tlog": {"_core", "errors", "extras", "messages"},
     "trust": {"", "_core", "errors", "extras", "syncing", "tlog", "undecodable"},
-    "store": {"counters", "errors", "extras", "failures", "syncing", "undecodable", "waiting"},
+    "store": {"counters", "errors", "extras", "failures", "syncing", "text", "undecodable", "waiting"},
     "engine": {
         "_core",
         "counters",
@@ -62,6 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "failures",
         "messages",
         "store",
+        "text",
         "upkeep",
     },
     "plants": {"_core", "errors", "extras", "gateway", "store"},

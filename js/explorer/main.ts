@@ -254,7 +254,7 @@ function placeOfInput(what: string, path: string): Place {
   const [first = "", ...rest] = what.replace(/^coregw:\/\//, "").split("/");
   if (isCid(first))
     return { view: "root", root: first, path: [...rest, ...path.split("/")].filter((each) => each !== "") };
-  const name = /^([A-Za-z0-9._-]{1,128})\/([A-Za-z0-9._-]{1,128})$/.exec(what);
+  const name = /^(?!\.{1,2}\/)([A-Za-z0-9._-]{1,128})\/(?!\.{1,2}$)([A-Za-z0-9._-]{1,128})$/.exec(what);
   if (name !== null) return { view: "name", scope: name[1] as string, name: name[2] as string };
   return { view: "root", root: what, path: path.split("/").filter((each) => each !== "") };
 }
