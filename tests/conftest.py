@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,15 @@ settings.register_profile("without_deadline", deadline=None)
 settings.load_profile("without_deadline")
 
 os.environ["COREGW_RETRY_SECONDS"] = "0.5"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_signals() -> None:
+    """Commands of the tests take signals as from a terminal, also if the tests run in the background (``nohup``)."""
+    for name in ("SIGHUP", "SIGINT"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)

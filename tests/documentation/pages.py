@@ -44,6 +44,7 @@ _SECOND = "COREGW_PORT={b} coregw serve --data second > second.log 2>&1 &\n"
 _TOKENS = {"GATEWAY_ADMIN_TOKEN": "secret", "COREGW_ADMIN_TOKEN": "secret"}
 _DATABASE = "needs a cluster of PostgreSQL; `make test-stores` and `make test-proxies` run these commands with one"
 _INSTALLED = "everything is installed already"
+_SYSTEM = "changes the system: needs root, systemd or a container"
 
 PAGES: dict[str, Page] = {
     "CONTRIBUTING.md": Page(
@@ -128,6 +129,7 @@ PAGES: dict[str, Page] = {
     "docs/how-to/back-up.md": Page(
         before="mkdir -p srv backups\n" + _GATEWAY,
         replaced={"/srv/": "{folder}/srv/", "/backups/": "{folder}/backups/"},
+        skipped={"coregw backup /var/lib/coregw-backup --data /var/lib/coregw     # as root": _SYSTEM},
     ),
     "docs/how-to/cache.md": Page(
         before="mkdir srv\n",
@@ -173,6 +175,8 @@ PAGES: dict[str, Page] = {
         replaced={"/srv/": "{folder}/srv/", "8081": "{d}"},
         variables=_TOKENS,
         skipped={
+            "install -D -m 600 token.env /etc/coregw/token.env            # a line GATEWAY_ADMIN_TOKEN=…": _SYSTEM,
+            "docker build -f deploy/Containerfile -t coregw .": _SYSTEM,
             "createuser coregw && createdb --owner=coregw coregw": _DATABASE,
             "coregw copy --from rocksdb:/srv/coregw --to 'postgresql://coregw@db1/coregw' --to-bucket "
             "'s3://coregw-chunks?region=eu-central-1'": _DATABASE,

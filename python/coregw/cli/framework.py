@@ -117,9 +117,10 @@ def note(text: str) -> None:
 
 def ending_signals() -> list[signal.Signals]:
     """Return the signals besides SIGINT that end a command: SIGTERM, and SIGHUP unless it is ignored (``nohup``)."""
-    if sys.platform == "win32" or signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    hangup = getattr(signal, "SIGHUP", None)  # Windows has none
+    if hangup is None or signal.getsignal(hangup) is signal.SIG_IGN:
         return [signal.SIGTERM]
-    return [signal.SIGTERM, signal.SIGHUP]
+    return [signal.SIGTERM, hangup]
 
 
 def interrupted(number: signal.Signals) -> NoReturn:
