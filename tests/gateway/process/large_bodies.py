@@ -112,8 +112,9 @@ def _batches(root: str) -> Iterator[LargeBody]:
         route, "1,000 long paths", filled(f'{{"root":"{root}","paths":[', long, "]}", 1000 * len(long)), 200
     )
     has = '"profile":"cas.has-batch/v0alpha1"'
-    for item, status in (('""', 400), ('"aa"', 400), (f'"{EMPTY}"', 413)):
-        yield LargeBody("/v1/cas/has", f"CIDs {item}", filled(f'{{{has},"cids":[', item, "]}"), status)
+    json_type = (("Content-Type", "application/json"),)  # without it, the body is CIDs in binary form
+    for item in ('""', '"aa"'):
+        yield LargeBody("/v1/cas/has", f"CIDs {item}", filled(f'{{{has},"cids":[', item, "]}"), 413, json_type)
     get = '"profile":"cas.get-batch/v0alpha1"'
     for item in ('""', f'"{EMPTY}"'):
         yield LargeBody("/v1/cas/car", f"CIDs {item}", filled(f'{{{get},"cids":[', item, "]}"), 413)
