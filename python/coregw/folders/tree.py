@@ -207,8 +207,17 @@ def verify_tree(
     ...     coregw.verify_tree(root, folder)
     'exec'
     """
-    words = {"attributes": attributes, "owner": owner, "xattrs": xattrs, "exclude": exclude}
-    return check_tree(root, path, **words, gitignore=gitignore, as_added=as_added).level  # type: ignore[arg-type]
+    verified = check_tree(
+        root,
+        path,
+        attributes=attributes,
+        owner=owner,
+        xattrs=xattrs,
+        exclude=exclude,
+        gitignore=gitignore,
+        as_added=as_added,
+    )
+    return verified.level
 
 
 def check_tree(
