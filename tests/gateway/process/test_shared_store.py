@@ -161,7 +161,7 @@ def test_a_gateway_that_cannot_open_its_store_says_why(
 
 
 def test_a_store_is_backed_up_and_restored_to_a_directory_and_to_a_database(
-    tmp_path: Path, settings: dict[str, str], primary: Postgres, cid_of: Cid
+    tmp_path: Path, settings: dict[str, str], primary: Postgres, s3: Bucket, cid_of: Cid
 ) -> None:
     data, destination, copy = tmp_path / "data", tmp_path / "backup", tmp_path / "copy"
     variables = {f"COREGW_{name.upper()}": value for name, value in settings.items()}
@@ -183,7 +183,7 @@ def test_a_store_is_backed_up_and_restored_to_a_directory_and_to_a_database(
         second = coregw("backup", str(destination), "--data", str(tmp_path / "none"), "--verify", environ=variables)
         assert second["copied_bytes"] < len(long) / 5
     coregw("restore", str(destination), "--data", str(copy))
-    target = {"store": new_schema(primary), "bucket": settings["bucket"]}
+    target = {"store": new_schema(primary), "bucket": new_bucket(s3)}
     done = coregw("restore", str(destination), "--to", target["store"], "--to-bucket", target["bucket"])
     assert (done["roots"], done["generation"]) == (2, 2)
     for restored in ({}, target):
@@ -191,6 +191,8 @@ def test_a_store_is_backed_up_and_restored_to_a_directory_and_to_a_database(
             assert resolved(gateway, root, "7").json()["target"] == arcs["7"]
             assert resolved(gateway, other, "more").status_code == 200
             assert httpx2.get(f"{gateway.url}/v1/cas/{payload}").content == long
+    taken = ("--to", new_schema(primary), "--to-bucket", settings["bucket"])
+    assert "is that of another store" in serving.run("restore", str(destination), *taken).stderr
     refused = serving.run("restore", str(destination), "--generation", "1", "--to", target["store"])
     assert (refused.returncode, "the destination is not empty" in refused.stderr) == (1, True)
     for wrong in (
