@@ -133,7 +133,7 @@ test-stores: $(VENV)/.stores-locked ## start PostgreSQL and a bucket, and run th
 		tests/gateway/process/test_shared_store.py tests/upkeep/test_copy.py tests/upkeep/test_mirrored_backup.py \
 		tests/client/test_static_bucket.py tests/cluster tests/test_deploy.py $(ARGS)
 	COREGW_TEST_SERVERS=required $(BIN)/python tests/on_servers.py $(ARGS) $(addprefix tests/gateway/routes/test_, \
-		admin.py admin_lasting.py batches.py cas.py diff.py payload_cars.py resolve.py roots.py)
+		admin.py admin_lasting.py cas.py diff.py payload_cars.py resolve.py resolve_batches.py roots.py)
 
 .PHONY: test-cluster
 test-cluster: $(VENV)/.stores-locked ## kill parts of a cluster under load for some minutes (ARGS='--seed 7 --count 20')
