@@ -126,7 +126,7 @@ def published(settings: ClientSettings, scope: str, name: str, token: str | None
         token: The bearer token of the gateway's administration routes.
 
     Raises:
-        InvalidInput: `scope` or `name` is not 1 to 128 of the characters ``A-Z a-z 0-9 . _ -``.
+        InvalidInput: `scope` or `name` is not 1 to 128 of the characters ``A-Z a-z 0-9 . _ -``, or is ``.`` or ``..``.
         RecordNotFound: Nothing is published under the name.
         Unauthorized: The token is wrong.
         ProofError: The answer is not the record of this name.

@@ -43,7 +43,7 @@ def newest(settings: ClientSettings, scope: str, name: str, token: str | None = 
         token: The bearer token of the gateway's administration routes; None sends the client's own credentials.
 
     Raises:
-        InvalidInput: `scope` or `name` is not 1 to 128 of the characters ``A-Z a-z 0-9 . _ -``.
+        InvalidInput: `scope` or `name` is not 1 to 128 of the characters ``A-Z a-z 0-9 . _ -``, or is ``.`` or ``..``.
         RecordNotFound: Nothing is published under the name.
         Unauthorized: The token is wrong.
         ProofError: The answer is not the record of this name.
