@@ -126,7 +126,9 @@ def main() -> None:
     rate = count / median(made.seconds for made in built)
     figures.add("arcs per second over HTTP", rate, "1/s", recorded=False)
     in_memory_rate = count / median(made.seconds for made in mapped)
-    figures.headline(f"arcs of a new map of {count:,} over HTTP, durable", rate, "1/s", "in memory", in_memory_rate)
+    figures.headline(
+        f"Python: arcs of a new map of {count:,} over HTTP, durable", rate, "1/s", "in memory", in_memory_rate
+    )
     figures.finish()
 
 

@@ -139,8 +139,10 @@ def add_figures(args: object, best: dict[str, float], count: int, arcs: int) -> 
     names = {sent: bare, "Client": resolve, "AsyncClient": best["async"] / count, "on uvloop": best["uvloop"] / count}
     rates = {name: 1 / each for name, each in names.items()}
     figures.chart("Verified lookups/s with one core for the client", "1/s", rates, better="higher", floors={sent})
-    figures.headline("lookups with `Client`, verified", rates["Client"], "1/s", sent, rates[sent])
-    figures.headline(f"keys with `Client`, {BATCH:,} in a multiproof, verified", BATCH / best["multiproof"], "1/s")
+    figures.headline("Python: lookups with `Client`, verified", rates["Client"], "1/s", sent, rates[sent])
+    figures.headline(
+        f"Python: keys with `Client`, {BATCH:,} in a multiproof, verified", BATCH / best["multiproof"], "1/s"
+    )
     figures.finish()
 
 

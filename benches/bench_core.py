@@ -83,9 +83,9 @@ def draw(figures: report.Report, measured: list[Measured]) -> None:
     figures.line(title, "prove it", xs, [one["prove one key", arcs] for arcs in sizes])
     arcs = FULL[-1]
     of = f"key of a map of {arcs:,}, one thread"
-    figures.headline(f"prove a {of}", one["prove one key", arcs], "µs")
-    figures.headline(f"verify a {of}", one["verify one key", arcs], "µs", "hashing the same bytes", floor(arcs))
-    figures.headline(f"build a map of {arcs:,} keys, one thread, per key", one["build, per arc", arcs], "µs")
+    figures.headline(f"Rust: prove a {of}", one["prove one key", arcs], "µs")
+    figures.headline(f"Rust: verify a {of}", one["verify one key", arcs], "µs", "hashing the same bytes", floor(arcs))
+    figures.headline(f"Rust: build a map of {arcs:,} keys, one thread, per key", one["build, per arc", arcs], "µs")
 
 
 def best(work: Callable[[], object], rounds: int = 15) -> float:

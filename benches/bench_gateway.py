@@ -254,8 +254,10 @@ def picture(figures: report.Report, measured: dict[tuple[str, str], Measured], a
     raw, constant, resolve, _ = names
     figures.chart("Requests/s with one core for the gateway", "1/s", rates, better="higher", floors={raw, constant})
     multiproof, what = measured["gateway", "multiproof"].rate * BATCH, f"of a map of {arcs:,} keys, one core"
-    figures.headline(f"lookups over HTTP, proven, {what}", rates[resolve], "1/s", constant, rates[constant])
-    figures.headline(f"keys over HTTP, {BATCH:,} in a multiproof, {what}", multiproof, "1/s", resolve, rates[resolve])
+    figures.headline(f"Python: lookups over HTTP, proven, {what}", rates[resolve], "1/s", constant, rates[constant])
+    figures.headline(
+        f"Python: keys over HTTP, {BATCH:,} in a multiproof, {what}", multiproof, "1/s", resolve, rates[resolve]
+    )
 
 
 if __name__ == "__main__":

@@ -51,31 +51,10 @@ PAGES: dict[str, Page] = {
         skipped={"cargo bench -p coregw-ops --bench core -- 100000": "compiles for minutes, and measures"},
     ),
     "README.md": Page(
-        before=_DOCS
-        + _ARCS
-        + "ROOT=$(coregw hash docs -q)\n"
-        + _SECOND
-        + "coregw key log.pem --name example.org/docs/main",
-        replaced={
-            "make install\n": "",
-            ".venv/bin/": "",
-            "/tmp/": "{folder}/",  # noqa: S108 - it is replaced
-            "coregw copy --from rocksdb:DIR": "coregw restore {folder}/backup --data restored && "
-            "coregw copy --from rocksdb:restored",
-            "postgresql://HOST/NAME": "rocksdb:copied",
-            "--data DIR": "--data {folder}/coregw-data",
-            "REPOSITORY": "{folder}/backup",
-            "--from URL": "--from http://127.0.0.1:{a}",
-            " URL": " http://127.0.0.1:{b}",
-            "diff ROOT OTHER": "diff $ROOT $(coregw put $ROOT notes.txt docs/)",
-            "--key FILE …": "--key log.pem --origin example.org",
-            " ROOT": " $ROOT",
-        },
-        variables=_TOKENS,
         skipped={
             "make demo    # send a real directory tree through a gateway and back, and verify every byte": "is run by"
             " tests/cli/test_demo.py, and the other command is what runs this"
-        },
+        }
     ),
     "docs/clients.md": Page(
         before=_DOCS + _GATEWAY + "ROOT=$(coregw add docs)\n"
@@ -89,6 +68,26 @@ PAGES: dict[str, Page] = {
         },
     ),
     "docs/commands.md": Page(
+        before=_DOCS
+        + _ARCS
+        + "ROOT=$(coregw hash docs -q)\n"
+        + _SECOND
+        + "coregw key log.pem --name example.org/docs/main\n"
+        + _GATEWAY,
+        replaced={
+            "/tmp/": "{folder}/",  # noqa: S108 - it is replaced
+            "coregw copy --from rocksdb:DIR": "coregw restore {folder}/backup --data restored && "
+            "coregw copy --from rocksdb:restored",
+            "postgresql://HOST/NAME": "rocksdb:copied",
+            "--data DIR": "--data {folder}/srv/coregw",
+            "REPOSITORY": "{folder}/backup",
+            "--from URL": "--from http://127.0.0.1:{a}",
+            " URL": " http://127.0.0.1:{b}",
+            "diff ROOT OTHER": "diff $ROOT $(coregw put $ROOT notes.txt docs/)",
+            "--key FILE …": "--key log.pem --origin example.org",
+            " ROOT": " $ROOT",
+        },
+        variables=_TOKENS,
         skipped={
             'eval "$(_COREGW_COMPLETE=bash_source coregw)"': "needs zsh and fish, too; tests/test_docs.py asks for"
             " completions as bash does"
@@ -126,6 +125,7 @@ PAGES: dict[str, Page] = {
         names={"root": "$root", "address": "$COREGW_GATEWAY"},
         optional={"import pandas as pd": "pandas"},
     ),
+    "docs/gateway.md": Page(before=_GATEWAY),
     "docs/how-to/back-up.md": Page(
         before="mkdir -p srv backups\n" + _GATEWAY,
         replaced={"/srv/": "{folder}/srv/", "/backups/": "{folder}/backups/"},
