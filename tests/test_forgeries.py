@@ -13,7 +13,7 @@ RUST = [
         ("core", "forged_answers"),
         ("ops", "forgeries"),
         ("ops", "forged_cars"),
-        ("ops", "forged_folders"),
+        ("folders", "forged_folders"),
     )
 ]
 PYTHON = [

@@ -16,7 +16,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 ROWS = ROOT / "rust/core/mutants.md"
-CRATES = {"": "core", "lanes": "lanes", "ops": "ops"}
+CRATES = {"": "core", "folders": "folders", "lanes": "lanes", "ops": "ops"}
 
 SPAN = re.compile(r"`([^`]+)`")
 CHANGES = (

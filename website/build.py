@@ -83,7 +83,7 @@ def _render() -> None:
     subprocess.run(command, cwd=_WORK, check=True)  # noqa: S603 - our own interpreter and arguments
     shutil.move(_WORK / "site", _SITE)
     shutil.copytree(HOME / "target" / "pdoc", _SITE / "api")
-    crates = ("coregw_core", "coregw_front", "coregw_lanes", "coregw_ops")
+    crates = ("coregw_core", "coregw_folders", "coregw_front", "coregw_lanes", "coregw_ops")
     for part in (*crates, "static.files", "src", "trait.impl", "type.impl"):
         if (HOME / "target" / "doc" / part).is_dir():
             shutil.copytree(HOME / "target" / "doc" / part, _SITE / "rust" / part)

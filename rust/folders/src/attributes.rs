@@ -11,7 +11,7 @@ use coregw_core::codec::Codec;
 use coregw_core::payload::{self, Function};
 use coregw_core::{Cid, Error, Result, SUM_LIMIT, cid};
 
-use crate::cbor::{self, BYTES, MAP, NEGATIVE, TEXT, TRUE, UNSIGNED};
+use coregw_ops::cbor::{self, BYTES, MAP, NEGATIVE, TEXT, TRUE, UNSIGNED};
 
 /// The codec of records: `dag-cbor`.
 const DAG_CBOR: u64 = 0x71;

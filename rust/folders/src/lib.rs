@@ -5,6 +5,7 @@
 //!                 .coregw/attributes → ─────────────────────→    bin/go   → {"mode": 493, "size": 5}
 //!                                                                bin/now  → {"link": "go"}
 //! ```
+#![forbid(unsafe_code)]
 
 pub mod attributes;
 pub mod chunks;

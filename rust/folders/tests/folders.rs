@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use coregw_core::codec::Codec;
 use coregw_core::{Arcs, Cid, Error, Key, Snapshot, Suite, payload};
-use coregw_ops::folder::{self, Attributes, Entry, attributes};
+use coregw_folders::{self as folders, Attributes, Entry, attributes};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -78,7 +78,7 @@ fn folders_have_the_roots_of_the_vectors() {
         records.sort_by(|a, b| a.0.cmp(&b.0));
         let mut pages = Vec::new();
         let arcs = |arcs: Vec<(Key, Cid)>| arcs.into_iter().map(Ok);
-        let folder = folder::build(Suite::Sha2_256, arcs(records), arcs(files), |some| pages.extend(some));
+        let folder = folders::build(Suite::Sha2_256, arcs(records), arcs(files), |some| pages.extend(some));
         let folder = folder.expect("a folder");
         assert_eq!(folder.root.cid().text(), case["root"]);
         let attributes = folder.attributes.map(|root| root.cid().text());
@@ -97,9 +97,9 @@ fn all_pages_of_a_folder_are_kept() {
     let (records, files) = (arcs(3000), arcs(4000));
     let mut pages = Vec::new();
     let ok = |arcs: &[(Key, Cid)]| arcs.iter().cloned().map(Ok).collect::<Vec<_>>();
-    let folder = folder::build(Suite::Sha2_256, ok(&records), ok(&files), |some| pages.extend(some));
+    let folder = folders::build(Suite::Sha2_256, ok(&records), ok(&files), |some| pages.extend(some));
     let attributes = folder.expect("a folder").attributes.expect("records").cid();
-    let reserved = (Key::from_text(folder::ATTRIBUTES_PATH).expect("a path"), attributes);
+    let reserved = (Key::from_text(folders::ATTRIBUTES_PATH).expect("a path"), attributes);
     for arcs in [records, [vec![reserved], files].concat()] {
         let mut all = Arcs::default();
         arcs.iter().for_each(|(key, target)| all.push(key, target));

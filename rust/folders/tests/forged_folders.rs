@@ -3,8 +3,8 @@
 use coregw_core::codec::Codec;
 use coregw_core::payload::{self, Function};
 use coregw_core::{Cid, Error, Result};
+use coregw_folders::{Attributes, Entry};
 use coregw_ops::car::{PayloadReader, block_head, payload_car_header};
-use coregw_ops::folder::{Attributes, Entry};
 
 const DATA: [&[u8]; 3] = [b"the first", b"", b"the third payload"];
 

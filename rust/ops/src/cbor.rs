@@ -1,17 +1,22 @@
 //! Heads of CBOR values in the one form that DAG-CBOR allows: the shortest.
 
-/// The major types of CBOR that are used here.
-pub(crate) const UNSIGNED: u8 = 0;
-pub(crate) const NEGATIVE: u8 = 1;
-pub(crate) const BYTES: u8 = 2;
-pub(crate) const TEXT: u8 = 3;
-pub(crate) const ARRAY: u8 = 4;
-pub(crate) const MAP: u8 = 5;
+/// The major type of unsigned numbers.
+pub const UNSIGNED: u8 = 0;
+/// The major type of negative numbers; the number `n` stands for `-1 - n`.
+pub const NEGATIVE: u8 = 1;
+/// The major type of strings of bytes.
+pub const BYTES: u8 = 2;
+/// The major type of texts.
+pub const TEXT: u8 = 3;
+/// The major type of arrays.
+pub const ARRAY: u8 = 4;
+/// The major type of maps.
+pub const MAP: u8 = 5;
 /// The value `true`.
-pub(crate) const TRUE: u8 = 0xf5;
+pub const TRUE: u8 = 0xf5;
 
 /// Appends the head of a value: its major type and its number.
-pub(crate) fn write_head(out: &mut Vec<u8>, major: u8, number: u64) {
+pub fn write_head(out: &mut Vec<u8>, major: u8, number: u64) {
     let major = major << 5;
     match number {
         0..=23 => out.push(major | number as u8),
@@ -32,7 +37,7 @@ pub(crate) fn write_head(out: &mut Vec<u8>, major: u8, number: u64) {
 }
 
 /// Splits off the head of a value: its major type and its number. None if there is none, or not in the shortest form.
-pub(crate) fn split_head(bytes: &[u8]) -> Option<(u8, u64, &[u8])> {
+pub fn split_head(bytes: &[u8]) -> Option<(u8, u64, &[u8])> {
     let (&first, rest) = bytes.split_first()?;
     let (len, least) = match first & 0x1f {
         n @ 0..=23 => return Some((first >> 5, n.into(), rest)),

@@ -26,12 +26,11 @@
 
 mod batch;
 pub mod car;
-mod cbor;
+pub mod cbor;
 mod create_root;
 mod dags;
 mod diff;
 mod fixed_list;
-pub mod folder;
 mod join;
 pub mod json;
 mod map_proof;

@@ -1,4 +1,5 @@
-//! The extension `coregw._core`: the Python binding of `coregw-core`, `coregw-ops` and `coregw-front`.
+//! The extension `coregw._core`: the Python binding of `coregw-core`, `coregw-ops`,
+//! `coregw-folders` and `coregw-front`.
 //!
 //! A function here converts its arguments, releases the GIL for long work (`detach`), calls a crate, and converts the
 //! result; all rules are in the crates. Types are in `python/coregw/_core.pyi`, which repeats the docstrings from here.

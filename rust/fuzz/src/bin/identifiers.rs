@@ -6,7 +6,7 @@ use coregw_core::codec::Codec;
 use coregw_core::payload::{self, Function};
 use coregw_core::{Cid, Key, PathKeys, Window, varint};
 use coregw_fuzz::reference::identifier::{escape, is_cid, read_number};
-use coregw_ops::folder::Attributes;
+use coregw_folders::Attributes;
 use libfuzzer_sys::fuzz_target;
 
 /// The binary form of a CID in text, whatever it is.

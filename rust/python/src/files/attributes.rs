@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use core::{InputCode, SUM_LIMIT};
 use coregw_core as core;
-use coregw_ops::folder::attributes::MODE_BITS;
-use coregw_ops::folder::{Attributes, Entry};
+use coregw_folders::attributes::MODE_BITS;
+use coregw_folders::{Attributes, Entry};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};

@@ -1,6 +1,6 @@
 //! `chunk_sizes`: how the bytes of a file are cut.
 
-use coregw_ops::folder::chunks;
+use coregw_folders::chunks;
 use pyo3::prelude::*;
 
 use crate::convert::BytesLike;

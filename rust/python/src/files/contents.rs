@@ -10,7 +10,7 @@ use core::codec::Codec;
 use core::payload::{self, Function};
 use core::{Cid, Digest, Result as CoreResult, Snapshot, Suite};
 use coregw_core as core;
-use coregw_ops::folder::chunks::{self, MAX_CHUNK_BYTES};
+use coregw_folders::chunks::{self, MAX_CHUNK_BYTES};
 use rustix::fs::{self, FileType, Stat};
 
 use super::beneath;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use core::Suite;
 use coregw_core as core;
-use coregw_ops::folder::FolderRoots;
+use coregw_folders::FolderRoots;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use core::{Cid, Error, Key, Result, Suite};
 use coregw_core as core;
-use coregw_ops::folder::attributes::{self, MAX_LINK_BYTES, MAX_RECORD_BYTES, MAX_XATTR_BYTES};
-use coregw_ops::folder::{self, Attributes, Entry};
+use coregw_folders::attributes::{self, MAX_LINK_BYTES, MAX_RECORD_BYTES, MAX_XATTR_BYTES};
+use coregw_folders::{Attributes, Entry, FolderRoots};
 use xattr::FileExt as _;
 
 use super::beneath;
@@ -194,7 +194,7 @@ impl Hashed {
     ///
     /// # Errors
     /// [`Error::Input`] if a record is too long, or at an interrupt.
-    pub(super) fn roots(&self, recorded: Recorded, signals: &Signals) -> Result<folder::FolderRoots> {
+    pub(super) fn roots(&self, recorded: Recorded, signals: &Signals) -> Result<FolderRoots> {
         let check = |index: usize| {
             let is_interrupted = index.is_multiple_of(ENTRIES_BETWEEN_CHECKS) && signals.is_interrupted();
             if is_interrupted { Err(Error::request("interrupted")) } else { Ok(()) }
@@ -209,7 +209,7 @@ impl Hashed {
             arc(index, record.map(|record| record.map(|record| record.target)))
         });
         let files = entries().filter_map(|index| arc(index, check(index).map(|()| self.targets.get(index))));
-        folder::build(self.suite, records, files, drop)
+        coregw_folders::build(self.suite, records, files, drop)
     }
 }
 

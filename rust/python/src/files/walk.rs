@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use core::{Error, InputCode, Result};
 use coregw_core as core;
-use coregw_ops::folder::RESERVED_NAME;
+use coregw_folders::RESERVED_NAME;
 use rustix::fs::{self, AtFlags, Dir, FileType};
 
 use super::beneath::{Beneath, shown, why};
@@ -231,8 +231,7 @@ impl<F: Fn() -> bool + Sync> Walk<'_, F> {
         if !state.has_mtime_of(&found) {
             self.skip(file(), INEXACT_TIME);
         }
-        if target.len() > coregw_ops::folder::attributes::MAX_LINK_BYTES || !draft.push(kind, text(name), target, state)
-        {
+        if target.len() > coregw_folders::attributes::MAX_LINK_BYTES || !draft.push(kind, text(name), target, state) {
             self.skip(file(), "the name or the target is too long");
         }
         Ok(())

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use core::{Error, Kind, RootCid};
 use coregw_core as core;
+use coregw_folders::{self as folder, FolderEntry, FolderJoin, PathKind};
 use coregw_ops as ops;
-use coregw_ops::folder::{self, FolderEntry, FolderJoin, PathKind};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt as _;
 use pyo3::types::{PyString, PyTuple};

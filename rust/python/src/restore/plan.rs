@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use core::{Error, InputCode, Result};
 use coregw_core as core;
-use coregw_ops::folder::join::shown;
+use coregw_folders::join::shown;
 
 use super::attributes::{Attributes, FileIdentity};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use core::{Cid, Key, Result};
 use coregw_core as core;
-use coregw_ops::folder::ATTRIBUTES_PATH;
+use coregw_folders::ATTRIBUTES_PATH;
 use coregw_ops::json;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
