@@ -113,5 +113,5 @@ impl PartialTree {
 }
 
 #[cfg(test)]
-#[path = "release_tests.rs"]
+#[path = "../../tests/unit/page_release.rs"]
 mod tests;

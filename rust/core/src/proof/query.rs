@@ -351,5 +351,5 @@ impl DiffQuery {
 }
 
 #[cfg(test)]
-#[path = "query_tests.rs"]
+#[path = "../../tests/unit/proof_query.rs"]
 mod tests;

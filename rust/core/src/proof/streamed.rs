@@ -325,5 +325,5 @@ impl<'p> Streamed<'p> {
 pub(crate) const UNVISITED: &str = "the proof shows more than the query needs";
 
 #[cfg(test)]
-#[path = "streamed_tests.rs"]
+#[path = "../../tests/unit/proof_streamed.rs"]
 mod tests;

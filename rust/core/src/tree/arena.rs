@@ -377,5 +377,5 @@ impl Arena {
 }
 
 #[cfg(test)]
-#[path = "arena_tests.rs"]
+#[path = "../../tests/unit/tree_arena.rs"]
 mod tests;

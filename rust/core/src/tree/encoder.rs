@@ -318,5 +318,5 @@ impl Encoder {
 }
 
 #[cfg(test)]
-#[path = "encoder_tests.rs"]
+#[path = "../../tests/unit/tree_encoder.rs"]
 mod tests;
