@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
@@ -356,3 +357,31 @@ def test_an_unavailable_gateway_is_reported_with_how_to_continue(run: Run, tmp_p
     assert "; the same command continues; coregw doctor" in said("get", "--in-place", root, tmp_path / "new")
     assert "; the same command continues; coregw doctor" in said("get", root, folder)
     assert "continue" not in said("cat", root, "file")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may set trusted attributes")
+@pytest.mark.parametrize("is_new", [True, False])
+def test_root_is_told_which_attributes_are_not_restored_and_verifies_those_that_are(
+    run: Run, tmp_path: Path, is_new: bool
+) -> None:
+    source, out = tmp_path / "source", tmp_path / "out"
+    (source / "d").mkdir(parents=True)
+    for path in ("a", "b", "d/c"):
+        (source / path).write_bytes(b"x")
+        os.setxattr(source / path, "user.a", b"1")
+    for path in ("b", "d"):
+        os.setxattr(source / path, "trusted.t", b"2")
+    if not is_new:
+        out.mkdir()
+        (out / "b").write_bytes(b"x")
+        os.setxattr(out / "b", "user.old", b"3")
+    root = run("add", "--xattrs", source).stdout.strip()
+    got = run("get", root, out, "--xattrs", "--json")
+    assert got.exit_code == 0, got.stderr
+    told = json.loads(got.stdout)["skipped"]
+    assert list(told) == [str(out / "b")]
+    assert "trusted.t, and those of 1 more, is restored to root only by name, with --xattr" in told[str(out / "b")]
+    assert run("verify", root, out, "--xattrs").exit_code == 3
+    got = run("get", root, out, "--xattrs", "--xattr", "trusted.t", "--json")
+    assert json.loads(got.stdout)["skipped"] == {}
+    assert run("verify", root, out, "--xattrs").exit_code == 0

@@ -23,7 +23,7 @@ from coregw.client.folders import restore as restoring
 from coregw.client.folders.destination import remove_tree
 from coregw.client.folders.levels import folder_level, folder_tree
 from coregw.client.folders.listing import list_folder
-from coregw.client.folders.owners import Extras
+from coregw.client.folders.owners import Extras, set_extras
 from coregw.client.folders.restore import Deletion, Restored, RestorePlan, plan_restore, restore_folder
 from coregw.errors import InvalidInput, TooLarge
 from coregw.filesystem import CoregwFileSystem
@@ -511,6 +511,44 @@ def test_root_restores_only_the_extended_attributes_of_users_and_those_that_are_
             patched.setattr("coregw.client.folders.owners._is_root", lambda user=user: user == 0)
             restore(root, tmp_path / f"out{user}{len(expected)}{extras.xattrs}", extras=extras)
         assert sorted(asked) == expected
+
+
+SWAPPED = [(path, Extras(owners=True)) for path in ("f", "kept", "link", "d")]
+
+
+@pytest.mark.parametrize(
+    ("path", "extras"), [*SWAPPED, *((path, Extras(xattrs=True)) for path, _ in SWAPPED if path != "link")]
+)
+def test_what_takes_the_place_of_a_file_gets_neither_its_owner_nor_its_attributes(
+    tree: Callable[..., str],
+    restore: Restore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    extras: Extras,
+) -> None:
+    other = (os.getuid() + 1, os.getgid() + 1) if os.geteuid() == 0 else (os.getuid(), os.getgid())
+    record = {"owner": other, "xattrs": {"user.a": b"a"}}
+    records = {each: {"kind": "file", **record} for each in ("f", "kept")}
+    records |= {"link": {"kind": "link", "link": b"f", "owner": other}, "d": {"kind": "folder", **record}}
+    out, victim = tmp_path / "out", tmp_path / "victim"
+    out.mkdir()
+    (out / "kept").write_bytes(b"kept")
+    victim.write_bytes(b"other")
+    before = victim.stat()
+
+    def swapped(*args: Any) -> Any:  # noqa: ANN401
+        (out / path).rename(tmp_path / "moved")
+        os.link(victim, out / path)
+        return set_extras(*args)
+
+    monkeypatch.setattr("coregw.client.folders.restore.set_extras", swapped)
+    with pytest.raises(OSError, match="replaced by something else") as caught:
+        restore(tree({"f": b"f", "kept": b"kept"}, records), out, extras=extras)
+    assert caught.value.filename == str(out / path)
+    after = victim.stat()
+    assert (after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
+    assert os.listxattr(victim) == []
 
 
 # Rights

@@ -446,9 +446,13 @@ class FileStates:
     Args:
         cache: What is known since the last time; see `coregw.folders.restore_cache`.
         are_changed: Whether the attributes of all files are changed after they were written.
+
+    Attributes:
+        inodes: The inodes of the files that were written, by their paths, if their attributes are changed.
     """
 
     def __init__(self, cache: RestoreCache, *, are_changed: bool) -> None:
+        self.inodes: dict[str, int] = {}
         self._cache = cache
         self._are_changed = are_changed
         self._found: dict[int, State] = {}
@@ -481,12 +485,13 @@ class FileStates:
     def note_written(self, writer: _core.FolderWriter) -> None:
         """Note the states of the files that `writer` has completed since the last call."""
         entries, count, newest, moved = writer.take_states()
+        if self._are_changed:
+            moved = [*moved, *decode_entries(entries, count)]
+            self.inodes.update((path, state[0]) for path, state, _ in moved)
         if not self._cache.is_kept:
             return
         self._changed += moved
-        if self._are_changed:
-            self._changed += decode_entries(entries, count)
-        else:
+        if not self._are_changed:
             self._newest = max(self._newest, newest)
             self._cache.add(entries, count)
 

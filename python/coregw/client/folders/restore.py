@@ -68,7 +68,8 @@ class Restored:
         bytes: Number of bytes of these.
         kept: Number of files that had the right bytes.
         deleted: Number of files, links and folders that were deleted, those inside deleted folders not counted.
-        skipped: Symbolic links that were not made, and why.
+        skipped: Symbolic links that were not made, and why; and extended attributes that were not restored to root, by
+            the first file or folder that has each.
         replaced: Number of the written files in whose place another one was.
     """
 
@@ -488,19 +489,28 @@ class _Restore:
             in_the_way = [(paths.above[number], (paths.names[number],)) for number in there.in_the_way]
             await to_end(remove, top, paths, in_the_way)
             await self._filler(writer).write_planned(lambda: remove(top, paths, surplus))
+            skipped = self._skipped(entry.segments for _, entry in tree.skipped)
             if any(self._choices.extras):
                 numbered: list[tuple[int, FolderEntry | PlannedFile]] = [
                     *((file.number, file) for file in tree.files),
                     *tree.links,
                     *tree.folders,
                 ]
-                await to_end(set_extras, top, paths, numbered, self._choices.extras)
+                inodes = {number: found.states[number].st_ino for number in right}
+                written = self._states.inodes
+                inodes |= {
+                    file.number: written.get("/".join(file.segments), 0)
+                    for file in tree.files
+                    if file.number not in right
+                }
+                left_out = await to_end(set_extras, top, paths, numbered, inodes, self._choices.extras)
+                skipped += [Skipped(self._destination / each.file.relative_to(top), each.why) for each in left_out]
             return Restored(
                 len(tree.files) - len(right),
                 writer.written,
                 len(right),
                 len(in_the_way) + len(surplus),
-                self._skipped(entry.segments for _, entry in tree.skipped),
+                skipped,
                 len(replaced),
             )
 
@@ -583,7 +593,7 @@ class _Restore:
         if any(self._choices.extras):
             paths = Paths()
             numbered = [(paths.add(entry.segments, "folder"), entry) for entry in folders]
-            set_extras(top, paths, numbered, self._choices.extras)
+            set_extras(top, paths, numbered, {}, self._choices.extras)
 
 
 def _records_exec_bits(tree: _Tree) -> bool:

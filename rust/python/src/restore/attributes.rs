@@ -100,13 +100,17 @@ impl Attributes {
         Ok(true)
     }
 
-    /// Sets the time of a symbolic link, if it differs.
-    pub fn update_link(self, folder: impl AsFd, name: &CStr) -> Result<()> {
-        let found = FileStat::from(fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?);
-        match self.times().filter(|_| self.mtime.map(i128::from) != Some(found.mtime)) {
-            Some(times) => fs::utimensat(folder, name, &times, AtFlags::SYMLINK_NOFOLLOW),
-            None => Ok(()),
+    /// Sets the time of a symbolic link, if it differs. Sets nothing, and returns false, if that is something else.
+    pub fn update_link(self, folder: impl AsFd, name: &CStr) -> Result<bool> {
+        let link = NamedFile::open(folder.as_fd(), name)?;
+        let found = link.stat()?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
+            return Ok(false);
         }
+        if let Some(times) = self.times().filter(|_| self.mtime.map(i128::from) != Some(FileStat::from(found).mtime)) {
+            link.set_times(&times)?;
+        }
+        Ok(true)
     }
 
     /// Whether there is nothing to set.

@@ -226,11 +226,11 @@ impl Top {
         let kept = plan.kept.iter().filter(|kept| !kept.attributes.is_empty());
         for Kept { folder, name, identity, attributes, is_link } in kept.take_while(|_| !is_stopped()) {
             let parent = self.folder(plan, *folder, &mut last)?;
-            if *is_link {
-                attributes.update_link(parent, name).map_err(|error| failure(plan, *folder, name, error))?;
-                continue;
-            }
-            match attributes.update(parent, name, *identity) {
+            let updated = match is_link {
+                true => attributes.update_link(parent, name),
+                false => attributes.update(parent, name, *identity),
+            };
+            match updated {
                 Ok(true) => (),
                 Ok(false) | Err(Errno::NOENT) => return Err(replaced(plan, *folder, name)),
                 Err(error) => return Err(failure(plan, *folder, name, error)),
