@@ -7,7 +7,7 @@ earlier key was in; rounds of the stores alternate. The CPU time is that of the 
 The last part runs two gateways at the same time, each a process of its own: on one database, and each on a database of
 its own, which has the same map. Where they and the databases do not have a core each, their rates say nothing, so it
 compares the CPU time that a lookup takes. One gateway on an otherwise idle machine is no measure for that: two
-processes that share nothing but the machine's caches and clock rate also take longer than one (decision 0344).
+processes that share nothing but the machine's caches and clock rate also take longer than one.
 """
 
 from __future__ import annotations

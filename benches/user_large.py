@@ -5,7 +5,7 @@ them. They work at the same time, so they allow a download to be as fast as the 
 with the CPU time of all of them, whichever takes longer.
 
 Before each round, all files that it reads are loaded into the page cache, as far as they fit. Otherwise some rounds
-would wait for the disk to read what others find in memory (decision 0365).
+would wait for the disk to read what others find in memory.
 """
 
 from __future__ import annotations

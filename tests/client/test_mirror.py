@@ -248,7 +248,7 @@ def test_a_static_tree_is_a_source(source: str, held: Sample, destination: str, 
 
 
 def test_a_static_tree_sends_only_the_pages_that_are_new(source: str, destination: str, tmp_path: Path) -> None:
-    """More than three times the differences: a changed key costs the page of its leaf (decision 0345)."""
+    """More than three times the differences: a changed key costs the page of its leaf."""
     one, two = payload_cid(b"one"), payload_cid(b"two")
     arcs = {f"static {i % 50}/file {i}": one for i in range(20_000)}
     changes = random.Random(1).sample(sorted(arcs), 20)

@@ -33,8 +33,8 @@ def limit_heap() -> None:
     """Limit what glibc keeps of freed memory; call it when a process starts. Elsewhere it does nothing.
 
     Each arena keeps what its threads free. Payload chunks, request bodies and pages move between threads, so each of up
-    to eight arenas per core would grow to the maximum that any thread ever needed. Long responses are freed at once
-    (decision 0100).
+    to eight arenas per core would grow to the maximum that any thread ever needed. Long responses are mapped, so that
+    they are freed at once.
     """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
@@ -48,7 +48,8 @@ def limit_heap() -> None:
 def limit_collector() -> None:
     """Exempt existing objects from garbage collection and collect less often; call it when a process begins to serve.
 
-    What was allocated until then stays to the end, and requests create no cycles (decision 0101).
+    What was allocated until then stays to the end, and requests create no cycles: collecting
+    after every 700 objects took a tenth of the event loop's time and never found one.
     """
     gc.collect()  # what is garbage now would be kept forever
     gc.freeze()

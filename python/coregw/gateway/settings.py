@@ -40,7 +40,7 @@ _DATA: Final = Path("coregw-data")
 _EMBEDDED: Final = "rocksdb"
 _DATABASES: Final = ("postgresql://", "postgres://")
 _LEAST_SHARED_GRACE_SECONDS: Final = 120
-"""Twice what a change of a database's clock may count as (decision 0378)."""
+"""Twice what a change of a database's clock may count as (``docs/decisions/0378``)."""
 
 _NUMBER: Final = re.compile(r"\s*([0-9]{1,20})\s*([KMG](?:i?B)?)?\s*", re.IGNORECASE | re.ASCII)
 _UNITS: Final = {"k": KIB, "m": MIB, "g": GIB}

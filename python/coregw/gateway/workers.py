@@ -2,8 +2,8 @@
 
 Each worker is a program of its own (`coregw.gateway.server.run_worker`) with one end of a socket pair: it asks this
 process for what it cannot read from the SST files (`coregw.store.workers`), and ends when this process does. All listen
-on one port, over which the kernel distributes connections (decision 0090). A store in a database has no owner: each
-worker opens it itself, and tells this process no more than its metrics.
+on one port, over which the kernel distributes connections (``docs/decisions/0090``). A store in a database has no
+owner: each worker opens it itself, and tells this process no more than its metrics.
 """
 
 from __future__ import annotations

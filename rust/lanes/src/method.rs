@@ -39,7 +39,7 @@ impl Method {
 
     /// The fastest one that this processor supports. O(1): the answer is cached.
     ///
-    /// Lanes are faster than chains where a core executes an instruction of 512 bits at once (docs/decisions/0363, 0390).
+    /// Lanes are faster than chains where a core executes an instruction of 512 bits at once (docs/decisions/0185).
     #[inline]
     pub fn fastest() -> Self {
         static FASTEST: OnceLock<Method> = OnceLock::new();

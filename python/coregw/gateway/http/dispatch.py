@@ -1,8 +1,8 @@
 """Dispatch of requests: hot routes through a table of ASGI handlers, everything else to Litestar.
 
 Litestar's routing, request objects and response conversion cost several times what a cached lookup costs
-(decision 0081). Each path is served by exactly one of the two: the table answers all methods of its paths, OPTIONS and
-405 included, in all spellings that Litestar accepts as well.
+(``docs/decisions/0020``). Each path is served by exactly one of the two: the table answers all methods of its paths,
+OPTIONS and 405 included, in all spellings that Litestar accepts as well.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def database_options(*, create: bool, salvage: bool, compacts: bool = True) -> O
     _set_family_options(options, buffer_bytes=_MIB, buffers=2, compacts=compacts)
     options.create_if_missing(create)
     options.create_missing_column_families(create)
-    # Damage to acknowledged writes must not be skipped silently: decision 0011.
+    # Damage to acknowledged writes must not be skipped silently (docs/decisions/0011).
     options.set_wal_recovery_mode(
         DBRecoveryMode.skip_any_corrupted_record() if salvage else DBRecoveryMode.tolerate_corrupted_tail_records()
     )

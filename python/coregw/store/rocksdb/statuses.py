@@ -1,7 +1,7 @@
 """RocksDB's statuses as coregw's exceptions.
 
-rocksdict raises every status as a plain `Exception` with RocksDB's text, so the texts are matched here and nowhere else
-(``docs/decisions/0012``). The tests provoke those that they can in the real library.
+rocksdict raises every status as a plain `Exception` with RocksDB's text, so the texts are matched here alone.
+The tests provoke those that they can in the real library.
 """
 
 from __future__ import annotations

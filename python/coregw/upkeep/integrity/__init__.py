@@ -9,5 +9,5 @@ online  -> check and repair of a store that several gateways share, by its calls
 ```
 
 The others read a database's files without RocksDB (`coregw.store.rocksdb.raw`), since it reads nothing of a database of
-which one file is malformed. ``docs/decisions/0120`` to ``0123`` give the reasons.
+which one file is malformed. ``docs/decisions/0120`` gives the reasons.
 """

@@ -1,7 +1,7 @@
 """Opening of a database: its epoch, its dates, and what unfinished uploads left.
 
 The four rows read here are the store's state. One that is damaged is replaced by a value that keeps more, or for
-longer, since nothing can be written without them. ``docs/decisions/0369`` gives the reasons.
+longer, since nothing can be written without them.
 """
 
 from __future__ import annotations
