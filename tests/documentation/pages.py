@@ -131,16 +131,6 @@ PAGES: dict[str, Page] = {
         replaced={"/srv/": "{folder}/srv/", "/backups/": "{folder}/backups/"},
         skipped={"coregw backup /var/lib/coregw-backup --data /var/lib/coregw     # as root": _SYSTEM},
     ),
-    "docs/how-to/cache.md": Page(
-        before="mkdir srv\n",
-        replaced={
-            "/srv/": "{folder}/srv/",
-            "8000": "{b}",
-            "    deploy/": f"    {TOP}/deploy/",
-            "pid nginx.pid;": "pid nginx.pid; user root;",  # if root runs this, nobody else may enter the folder
-        },
-        program="nginx",
-    ),
     "docs/how-to/nginx.md": Page(
         replaced={
             "/srv/": "{folder}/srv/",
@@ -162,11 +152,6 @@ PAGES: dict[str, Page] = {
         "timeout 60 sh -c 'until [ -s witness ]; do sleep 0.1; done'",
         replaced={"witness.example.org+0b3e8a11+BI… https://witness.example.org": "$(cat witness)"},
     ),
-    "docs/how-to/scale.md": Page(
-        before="mkdir srv\n" + _GATEWAY,
-        replaced={"/srv/": "{folder}/srv/", "8000": "{b}"},
-        skipped={"createuser coregw && createdb --owner=coregw coregw": _DATABASE},
-    ),
     "docs/how-to/verify.md": Page(
         before=_GATEWAY + "printf hello | curl -s --data-binary @- http://127.0.0.1:{a}/v1/cas"
     ),
@@ -177,18 +162,25 @@ PAGES: dict[str, Page] = {
         skipped={
             "install -D -m 600 token.env /etc/coregw/token.env            # a line GATEWAY_ADMIN_TOKEN=…": _SYSTEM,
             "docker build -f deploy/Containerfile -t coregw .": _SYSTEM,
-            "createuser coregw && createdb --owner=coregw coregw": _DATABASE,
-            "coregw copy --from rocksdb:/srv/coregw --to 'postgresql://coregw@db1/coregw' --to-bucket "
-            "'s3://coregw-chunks?region=eu-central-1'": _DATABASE,
-            "coregw backup /mnt/backups/coregw --verify                       # with COREGW_STORE and COREGW_BUCKET "
-            "set": _DATABASE,
         },
     ),
     "docs/scaling.md": Page(
-        skipped={
-            "# The database; here on this machine. A second node with synchronous_standby_names = 'ANY 1 (*)' makes "
-            "two copies.": _DATABASE
+        before="mkdir srv\n",
+        replaced={
+            "/srv/": "{folder}/srv/",
+            "8000": "{b}",
+            "8001": "{c}",
+            "    deploy/": f"    {TOP}/deploy/",
+            "pid nginx.pid;": "pid nginx.pid; user root;",  # if root runs this, nobody else may enter the folder
         },
+        skipped={
+            "createuser coregw && createdb --owner=coregw coregw": _DATABASE,
+            "coregw copy --from rocksdb:/srv/coregw --to 'postgresql://coregw@db1/coregw' --to-bucket "
+            "'s3://coregw-chunks?region=eu-central-1'": _DATABASE,
+            "# The database; here on this machine. A second node with synchronous_standby_names = 'ANY 1 (*)' makes "
+            "two copies.": _DATABASE,
+        },
+        program="nginx",
     ),
     "docs/trust.md": Page(
         before=_DOCS

@@ -9,7 +9,7 @@ gateway ── pool of 4 ──┼── PostgreSQL ───┤
 worker  ── pool of 4 ──┘                 └── which upload holds a payload ──> chunks of 1 MiB: a bucket, or rows
 ```
 
-``docs/decisions/0230`` gives the reasons, ``docs/operations.md`` what an operator has to know.
+``docs/decisions/0230`` gives the reasons, ``docs/scaling.md`` what an operator has to know.
 """
 
 from coregw.extras import missing_extra
