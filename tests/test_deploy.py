@@ -231,7 +231,7 @@ def test_the_unit_starts_a_gateway() -> None:
     assert given["--config"].startswith("/etc/coregw/")  # ConfigurationDirectory
     assert given["--data"] == "/var/lib/coregw"  # StateDirectory
     [directories] = re.findall(r"(?m)^StateDirectory=(.*)$", unit)
-    page = (DEPLOY.parent / "docs" / "how-to" / "back-up.md").read_text("utf-8")
+    page = (DEPLOY.parent / "docs" / "backups.md").read_text("utf-8")
     [(destination, data)] = re.findall(r"(?m)^coregw backup (\S+) --data (\S+) +# as root$", page)
     assert {destination, data} == {f"/var/lib/{each}" for each in directories.split()}
     [seconds] = re.findall(r"(?m)^TimeoutStopSec=(\d+)$", unit)

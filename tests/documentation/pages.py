@@ -56,6 +56,15 @@ PAGES: dict[str, Page] = {
             " tests/cli/test_demo.py, and the other command is what runs this"
         }
     ),
+    "docs/backups.md": Page(
+        before="mkdir -p srv backups\n" + _GATEWAY,
+        replaced={"/srv/": "{folder}/srv/", " /backups/": " {folder}/backups/"},
+        skipped={
+            "coregw backup /var/lib/coregw-backup --data /var/lib/coregw     # as root": _SYSTEM,
+            "coregw backup /mnt/backups/coregw --verify                       # with COREGW_STORE and COREGW_BUCKET "
+            "set": _DATABASE,
+        },
+    ),
     "docs/clients.md": Page(
         before=_DOCS + _GATEWAY + "ROOT=$(coregw add docs)\n"
         "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=a -keyout /dev/null -out ca.pem",
@@ -126,11 +135,6 @@ PAGES: dict[str, Page] = {
         optional={"import pandas as pd": "pandas"},
     ),
     "docs/gateway.md": Page(before=_GATEWAY),
-    "docs/how-to/back-up.md": Page(
-        before="mkdir -p srv backups\n" + _GATEWAY,
-        replaced={"/srv/": "{folder}/srv/", "/backups/": "{folder}/backups/"},
-        skipped={"coregw backup /var/lib/coregw-backup --data /var/lib/coregw     # as root": _SYSTEM},
-    ),
     "docs/how-to/nginx.md": Page(
         replaced={
             "/srv/": "{folder}/srv/",
