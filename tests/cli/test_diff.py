@@ -182,3 +182,23 @@ def test_a_folder_that_is_not_there_and_options_that_do_not_fit_are_refused(
     skipped = run("diff", roots[0], tmp_path, "--exclude", "file")
     assert skipped.stdout.splitlines() == ["- docs/a", "- docs/b", "- docs/same", "+ pipe", "- src/gone"]
     assert f"skipped {tmp_path}/pipe" in skipped.stderr
+
+
+@pytest.mark.parametrize("options", [[], ["--as-added"]])
+def test_a_path_that_is_too_long_for_any_root_is_a_difference(run: Run, tmp_path: Path, options: list[str]) -> None:
+    folder, name = tmp_path / "folder", "n" * 250
+    folder.mkdir()
+    (folder / "a").write_bytes(b"a")
+    root = run("add", folder, "--attributes", "none").stdout.strip()
+    at = os.open(folder, os.O_RDONLY)
+    for _ in range(17):
+        os.mkdir(name, dir_fd=at)
+        below = os.open(name, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+    shown = run("diff", root, folder, "--exit-code", *options)
+    assert shown.exit_code == 6, shown.stderr
+    assert shown.stdout == f"+ {'/'.join([name] * 17)}\n"
+    assert "the path is longer than 4096 bytes" in shown.stderr
+    assert run("verify", root, folder, *options).exit_code == 3

@@ -551,6 +551,22 @@ def test_what_takes_the_place_of_a_file_gets_neither_its_owner_nor_its_attribute
     assert os.listxattr(victim) == []
 
 
+def test_the_elements_of_lists_that_are_requested_together_count_together(
+    gateway: str, client: Client, tree: Callable[..., str], tmp_path: Path
+) -> None:
+    levels, lists = 13, 8
+    root = tree({f"f{number}": doubled(client, bytes([number]), levels) for number in range(lists)})
+    settings = ClientSettings(max_entries=lists << levels - 1)
+
+    async def get() -> None:
+        async with AsyncClient(gateway, settings) as limited:
+            await restore_folder(limited, root, tmp_path / "out", in_place=True)
+
+    with pytest.raises(TooLarge, match="elements"):
+        anyio.run(get)
+    assert names(tmp_path / "out") == []
+
+
 # Rights
 
 

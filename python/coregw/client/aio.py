@@ -190,7 +190,7 @@ class AsyncClient(AsyncDriver):
         return await self._run(operations.tree.list_size(self.settings, self.root(target)))
 
     async def list_elements(
-        self, target: CidLike, *, limit: Callable[[int], int] | None = None
+        self, target: CidLike, *, limit: Callable[[int, int], int] | None = None
     ) -> list[tuple[str, int]]:
         """Return the payloads of a file that is a list, with their sizes; see `operations.tree.list_elements`."""
         return await self._run(operations.tree.list_elements(self.settings, self.root(target), limit))

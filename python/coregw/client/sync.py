@@ -181,7 +181,9 @@ class Client(BlockingDriver):
         """Return the proven sum of a list's measures; see `operations.tree.list_size`."""
         return self._run(operations.tree.list_size(self.settings, self.root(target)))
 
-    def list_elements(self, target: CidLike, *, limit: Callable[[int], int] | None = None) -> list[tuple[str, int]]:
+    def list_elements(
+        self, target: CidLike, *, limit: Callable[[int, int], int] | None = None
+    ) -> list[tuple[str, int]]:
         """Return the payloads of a file that is a list, with their sizes; see `operations.tree.list_elements`."""
         return self._run(operations.tree.list_elements(self.settings, self.root(target), limit))
 

@@ -191,7 +191,7 @@ async def _with_ranges(
     parts: list[Part] = [(found.before, None)]
     has_same_size = not is_list
 
-    def limit(total: int) -> int:
+    def limit(total: int, _: int) -> int:
         nonlocal has_same_size
         has_same_size = total == size
         return explained_elements(client.settings, total) if has_same_size else MAX_COMPARED_ELEMENTS

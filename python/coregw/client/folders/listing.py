@@ -259,7 +259,9 @@ class _Pages:
 
 
 class FileLists:
-    """The elements of files that are lists. Each list is requested once, and nothing that its size does not explain.
+    """The elements of files that are lists. Each list is requested once, and nothing that their sizes do not explain.
+
+    All lists count together from each answer on, those that are requested at the same time included.
 
     Args:
         client: The client to list with.
@@ -284,21 +286,31 @@ class FileLists:
         """
         target = entry.target or ""
         known = self._known.get(target)
+        counted = 0
+
+        def limit(total: int, count: int) -> int:
+            nonlocal counted
+            if not counted:
+                self._count_bytes(entry, total)
+            self._elements += count - counted
+            counted = count
+            others = self._elements - count
+            return explained_elements(self._client.settings, self._bytes) - others
+
         if known is None:
-            known = [*await self._client.list_elements(target, limit=lambda total: self._check(entry, total))]
+            known = [*await self._client.list_elements(target, limit=limit)]
             if self._remembered + len(known) > _REMEMBERED_ELEMENTS:
                 self._known, self._remembered = {}, 0
             self._known[target] = known
             self._remembered += len(known)
-        elif len(known) > self._check(entry, sum(size or 0 for _, size in known)):
+        elif len(known) > limit(sum(size or 0 for _, size in known), len(known)):
             raise TooLarge(
                 f"{_shown(entry)}: the tree has more elements of lists than its {self._bytes:,} bytes explain"
             )
-        self._elements += len(known)
         return known or [(target, None)]
 
-    def _check(self, entry: FolderEntry, total: int) -> int:
-        """Check the size of a list that a file is, and return how many elements it may have."""
+    def _count_bytes(self, entry: FolderEntry, total: int) -> None:
+        """Check the size of a list that a file is, and count it."""
         if entry.attributes is not None and entry.attributes.size not in (None, total):
             message = f"{_shown(entry)}: recorded with {entry.attributes.size} bytes, but its list has {total}"
             raise InvalidInput(message)
@@ -306,7 +318,6 @@ class FileLists:
         if self._max_bytes is not None and self._bytes > self._max_bytes:
             needed = f"{_shown(entry)}: with this file, {self._bytes} bytes are to be written"
             raise TooLarge(f"{needed}, but {self._max_bytes} are free on the disk")
-        return explained_elements(self._client.settings, self._bytes) - self._elements
 
 
 def explained_elements(settings: ClientSettings, size: int) -> int:

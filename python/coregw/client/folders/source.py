@@ -25,7 +25,7 @@ class PayloadSource(Protocol):
         """Send a query and return the verified value with its proof."""
 
     async def list_elements(
-        self, target: CidLike, *, limit: Callable[[int], int] | None = None
+        self, target: CidLike, *, limit: Callable[[int, int], int] | None = None
     ) -> list[tuple[str, int]]:
         """Return the payloads of a file that is a list, with their sizes."""
 

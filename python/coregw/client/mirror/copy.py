@@ -308,7 +308,7 @@ class _Copy:
     async def _elements(self, cid: Cid) -> list[Element]:
         """Return the elements of a list, from pages of which the destination may have some."""
         settings = self._source.settings
-        return await self._pages().run(list_targets(settings, cid, lambda _: settings.max_entries))
+        return await self._pages().run(list_targets(settings, cid, lambda *_: settings.max_entries))
 
     def _pages(self) -> PageReader:
         if self._reader is None:

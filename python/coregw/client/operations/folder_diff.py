@@ -124,8 +124,8 @@ def _compared(
     if _core.Cid(found.before).kind != "list" or _core.Cid(found.after).kind != "list":
         return found
     try:
-        before = yield from list_elements(settings, found.before, lambda _: MAX_COMPARED_ELEMENTS)
-        after = yield from list_elements(settings, found.after, lambda _: MAX_COMPARED_ELEMENTS)
+        before = yield from list_elements(settings, found.before, lambda *_: MAX_COMPARED_ELEMENTS)
+        after = yield from list_elements(settings, found.after, lambda *_: MAX_COMPARED_ELEMENTS)
     except TooLarge:
         return found
     ranges = tuple(changed_ranges(before, after))

@@ -185,7 +185,7 @@ def list_size(settings: ClientSettings, target: CidLike) -> Steps[int]:
 
 
 def list_elements(
-    settings: ClientSettings, target: CidLike, limit: Callable[[int], int] | None = None
+    settings: ClientSettings, target: CidLike, limit: Callable[[int, int], int] | None = None
 ) -> Steps[list[tuple[str, int]]]:
     """Return the payloads of a file that is a list, with their sizes. One request for about 8,000 of them.
 
@@ -207,7 +207,7 @@ def list_elements(
 
 
 def list_targets(
-    settings: ClientSettings, target: CidLike, limit: Callable[[int], int] | None = None
+    settings: ClientSettings, target: CidLike, limit: Callable[[int, int], int] | None = None
 ) -> Steps[list[tuple[str, int]]]:
     """Return the targets of a list, of any kind, with their measures. One request for about 8,000 of them.
 
@@ -216,25 +216,22 @@ def list_targets(
     Args:
         settings: The client's settings.
         target: The list.
-        limit: Gets the sum of all measures, which the first answer proves, and returns how many elements there may be,
-            or raises. None for any number.
+        limit: Gets, after each answer, the sum of all measures, which the first one proves, and the number of elements
+            so far; returns how many there may be, or raises. None for any number.
 
     Raises:
         TooLarge: There are more elements than `limit` allows.
     """
     cid = _core.Cid(target)
     elements: list[tuple[str, int]] = []
-    most: int | None = None
     start, total, window = 0, 1, settings.window_bytes
     while start < total:
         total, found, window = yield from _elements(settings, cid, start, window)
-        if limit is not None and most is None:
-            most = limit(total)
+        elements += found
+        if limit is not None and len(elements) > (most := limit(total, len(elements))):
+            raise TooLarge(f"{cid.text} has more than {most:,} elements for {total:,} bytes")
         if not found:
             break
-        elements += found
-        if most is not None and len(elements) > most:
-            raise TooLarge(f"{cid.text} has more than {most:,} elements for {total:,} bytes")
         start += sum(size for _, size in found)
         window = max(window, start // len(elements) * _WINDOW_ELEMENTS)
     return elements
