@@ -852,6 +852,7 @@ class FolderWriter:
         replaces: bool = False,
         list: CidLike | None = None,
         below: int = 0,
+        executable: bool = False,
     ) -> None:
         """Add a file that consists of payloads.
 
@@ -863,6 +864,7 @@ class FolderWriter:
             replaces: Whether an existing file at the path is replaced, if the writer has a folder for incomplete files.
             list: The root of the list that the payloads are of, if they are of one.
             below: As for `add_folder`.
+            executable: Whether a file without a mode is executable, as far as the umask lets new files be.
 
         Raises:
             InvalidInput: If a segment can't be a file name (code ``invalid_path``), or a CID is invalid or a root.

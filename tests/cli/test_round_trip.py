@@ -385,3 +385,31 @@ def test_root_is_told_which_attributes_are_not_restored_and_verifies_those_that_
     got = run("get", root, out, "--xattrs", "--xattr", "trusted.t", "--json")
     assert json.loads(got.stdout)["skipped"] == {}
     assert run("verify", root, out, "--xattrs").exit_code == 0
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o002, 0o077])
+def test_exec_bits_are_restored_as_the_umask_lets_them(run: Run, tmp_path: Path, umask: int) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name, size in (("run", 5), ("large", 1 << 19)):
+        (source / name).write_bytes(bytes(size))
+        (source / name).chmod(0o750)
+    (source / "plain").write_bytes(b"plain")
+    root = run("add", "--attributes", "exec", source).stdout.strip()
+    out, kept = tmp_path / "out", tmp_path / "kept"
+    kept.mkdir()
+    for name, mode in (("run", 0o640), ("large", 0o711), ("plain", 0o755)):
+        (kept / name).write_bytes((source / name).read_bytes())
+        (kept / name).chmod(mode)
+    (tmp_path / "owned").mkdir()
+    (tmp_path / "owned" / "mine").write_bytes(b"mine")
+    before = os.umask(umask)
+    try:
+        for dest in (out, kept, tmp_path / "owned"):
+            assert run("get", root, dest, "--delete").exit_code == 0
+            assert run("verify", root, dest, "--attributes", "exec").exit_code == 0
+    finally:
+        os.umask(before)
+    new = {"run": 0o777 & ~umask, "large": 0o777 & ~umask, "plain": 0o666 & ~umask}
+    for dest, modes in ((out, new), (tmp_path / "owned", new), (kept, {"run": 0o750, "large": 0o711, "plain": 0o644})):
+        assert {name: stat.S_IMODE((dest / name).stat().st_mode) for name in modes} == modes

@@ -25,6 +25,8 @@ pub const MAX_XATTR_NAME_BYTES: usize = 255;
 pub const MAX_XATTR_BYTES: usize = 1 << 16;
 /// The bits of a mode: permissions, and set-user-id, set-group-id and sticky.
 pub const MODE_BITS: u16 = 0o7777;
+/// The mode that the level `exec` records of executable files.
+pub const EXECUTABLE: u16 = 0o755;
 
 /// What a path of a folder is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -92,6 +94,11 @@ impl Attributes {
     /// Whether nothing is known but that the path is a file: then it has no record.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Whether nothing is known but that the path is an executable file, as at the level `exec`.
+    pub fn is_exec_bit(&self) -> bool {
+        *self == Self { mode: Some(EXECUTABLE), ..Self::default() }
     }
 
     /// The target that names these attributes, and their bytes. O(bytes).

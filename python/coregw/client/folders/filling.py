@@ -8,6 +8,7 @@ a file is forgotten when it is complete: so memory does not grow with the number
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from coregw import _core
 from coregw.client.driving.threads import to_end
@@ -17,9 +18,9 @@ from coregw.client.folders.names import TOP, leads_outside
 from coregw.client.folders.parallel import for_each
 from coregw.client.folders.source import PayloadSource
 from coregw.errors import Unavailable
-from coregw.folders.attributes import FolderEntry
+from coregw.folders.attributes import Attributes, FolderEntry
 
-__all__ = ["Filler", "attributes_of", "link_of"]
+__all__ = ["Filler", "attributes_of", "is_exec_bit", "link_of"]
 
 REQUESTS = 4
 """Requests for payloads in flight."""
@@ -145,7 +146,10 @@ class Filler:
                 continue
             if entry.kind == "file":
                 parts = await lists.parts(entry)
-                self._writer.add_file(entry.segments, parts, *attributes_of(entry), list=entry.target, below=below)
+                mode, mtime_ns = attributes_of(entry)
+                self._writer.add_file(
+                    entry.segments, parts, mode, mtime_ns, list=entry.target, below=below, executable=is_exec_bit(entry)
+                )
                 continue
             number = self._writer.add_folder(entry.segments, *attributes_of(entry), below=below)
             if below == TOP and len(entry.segments) == 1 and self._writer.is_moved:
@@ -185,9 +189,17 @@ async def _call(work: Callable[[], Awaitable[None]]) -> None:
 
 
 def attributes_of(entry: FolderEntry | PlannedFile) -> tuple[int | None, int | None]:
-    """Return the mode and the time of modification, as far as they are known."""
+    """Return the mode and the time of modification, as far as they are known; no mode for an exec bit alone."""
     known = entry.attributes
-    return (None, None) if known is None else (known.mode, known.mtime_ns)
+    return (None, None) if known is None or is_exec_bit(entry) else (known.mode, known.mtime_ns)
+
+
+def is_exec_bit(entry: FolderEntry | PlannedFile) -> bool:
+    """Whether nothing is known but that a file is executable, as at the level ``exec``: others are up to the umask."""
+    return entry.attributes == _EXEC_BIT
+
+
+_EXEC_BIT: Final = Attributes("file", None, 0o755, None, None, None, {})
 
 
 def link_of(entry: FolderEntry) -> tuple[bytes, int | None]:

@@ -32,7 +32,7 @@ from coregw.client.folders.destination import (
     remove,
     survey_existing,
 )
-from coregw.client.folders.filling import Filler, attributes_of, link_of
+from coregw.client.folders.filling import Filler, attributes_of, is_exec_bit, link_of
 from coregw.client.folders.listing import FileLists, PlannedFile, list_folder, list_parts
 from coregw.client.folders.names import INSIDE, TOP, Paths, leads_outside, refused
 from coregw.client.folders.owners import Extras, set_extras
@@ -533,7 +533,10 @@ class _Restore:
                 status = there.found.states[file.number]
                 identity = (status.st_dev, status.st_ino)
                 mode, mtime_ns = self._attributes(file, top)
-                if mode is None and has_exec_bits and status.st_mode & 0o111:
+                if is_exec_bit(file):
+                    if not status.st_mode & stat.S_IXUSR:  # like other new permissions: for those who may read it
+                        mode = stat.S_IMODE(status.st_mode) | stat.S_IXUSR | (status.st_mode & 0o444) >> 2
+                elif mode is None and has_exec_bits and status.st_mode & 0o111:
                     mode = status.st_mode & 0o666
                 writer.keep_file([name], mode, mtime_ns, file=identity, below=above)
                 self._states.note_kept(file)
@@ -541,7 +544,7 @@ class _Restore:
             root = file.target if _core.Cid(file.target).kind == "list" else None
             replaces = there.is_replaced(file.number)
             mode, mtime_ns = self._attributes(file, None)
-            writer.add_file([name], file.parts, mode, mtime_ns, replaces=replaces, list=root, below=above)
+            writer.add_file([name], file.parts, mode, mtime_ns, replaces, root, above, is_exec_bit(file))
         are_made = {*made}
         for number, link in tree.links:
             above, name = numbers[paths.above[number]], paths.names[number]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use core::{Cid, Error, Key, Result, Suite};
 use coregw_core as core;
-use coregw_folders::attributes::{self, MAX_LINK_BYTES, MAX_RECORD_BYTES, MAX_XATTR_BYTES};
+use coregw_folders::attributes::{self, EXECUTABLE, MAX_LINK_BYTES, MAX_RECORD_BYTES, MAX_XATTR_BYTES};
 use coregw_folders::{Attributes, Entry, FolderRoots};
 use xattr::FileExt as _;
 
@@ -27,8 +27,6 @@ const XATTR_HEAD_BYTES: usize = 3 + 5;
 const OTHER_RECORD_BYTES: usize = MAX_LINK_BYTES + 256;
 /// The executable bit of a file's owner.
 const OWNER_EXECUTES: u16 = 0o100;
-/// The mode of executable files at level `exec`.
-const EXECUTABLE: u16 = 0o755;
 
 /// How much is recorded (protocol section 7, *writers*).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

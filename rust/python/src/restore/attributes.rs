@@ -23,12 +23,15 @@ pub(super) struct Attributes {
     pub mode: Option<u32>,
     /// Time of modification, in nanoseconds since 1970.
     pub mtime: Option<i64>,
+    /// Whether a new file without a mode is executable, as far as the umask lets new files be.
+    pub is_executable: bool,
 }
 
 impl Attributes {
     /// The mode to create a file with: no more permissions than it has in the end.
     pub fn creation_mode(self) -> Mode {
-        permissions(self.mode.map_or(0o666, |mode| mode | 0o600))
+        let new = if self.is_executable { 0o777 } else { 0o666 };
+        permissions(self.mode.map_or(new, |mode| mode | 0o600))
     }
 
     /// The mode to make a folder with: no more permissions for others than it has in the end, and all for its owner.

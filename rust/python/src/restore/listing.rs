@@ -296,8 +296,11 @@ fn add_entry(
     placement: Placement,
 ) -> core::Result<bool> {
     let (path, known) = (&entry.segments, entry.attributes.as_deref());
-    let attributes = known
-        .map_or_else(Attributes::default, |known| Attributes { mode: known.mode.map(u32::from), mtime: known.mtime });
+    let attributes = known.map_or_else(Attributes::default, |known| {
+        let is_executable = known.is_exec_bit();
+        let mode = known.mode.filter(|_| !is_executable).map(u32::from);
+        Attributes { mode, mtime: known.mtime, is_executable }
+    });
     match (entry.kind, &entry.target) {
         (PathKind::File, Some(target)) if target.root().is_none() => {
             let part = (*target, known.and_then(|known| known.size));

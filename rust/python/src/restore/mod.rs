@@ -117,7 +117,7 @@ impl FolderWriter {
         self.work.change(py, |plan, _| {
             let number = plan.folder(below, &segments)?;
             let folder = &mut plan.folders[number as usize];
-            let given = Attributes { mode, mtime: mtime_ns };
+            let given = Attributes { mode, mtime: mtime_ns, ..Attributes::default() };
             if !given.is_empty() {
                 folder.attributes = given;
             }
@@ -149,11 +149,14 @@ impl FolderWriter {
     ///     replaces: Whether an existing file at the path is replaced, if the writer has a folder for incomplete files.
     ///     list: The root of the list that the payloads are of, if they are of one.
     ///     below: As for `add_folder`.
+    ///     executable: Whether a file without a mode is executable, as far as the umask lets new files be.
     ///
     /// Raises:
     ///     InvalidInput: If a segment can't be a file name (code ``invalid_path``), or a CID is invalid or a root.
     ///     TooLarge: If the sizes sum to 2^63 or more, those of all files to 2^64 or more, or to more than `max_bytes`.
-    #[pyo3(signature = (segments, parts, mode = None, mtime_ns = None, replaces = false, list = None, below = 0))]
+    #[pyo3(signature = (
+        segments, parts, mode = None, mtime_ns = None, replaces = false, list = None, below = 0, executable = false
+    ))]
     #[allow(clippy::too_many_arguments)] // what is known of a file
     fn add_file(
         &self,
@@ -165,6 +168,7 @@ impl FolderWriter {
         replaces: bool,
         list: Option<CidLike>,
         below: u32,
+        executable: bool,
     ) -> PyResult<()> {
         let parts: Vec<_> = parts.into_iter().map(|(cid, size)| (cid.0, size)).collect();
         let is_known = |(index, part): (usize, &(core::Cid, Option<u64>))| {
@@ -174,7 +178,7 @@ impl FolderWriter {
             let what = "a file consists of payloads, and the size of each but the last is known";
             return Err(invalid(core::InputCode::InvalidRequest, what));
         }
-        let attributes = Attributes { mode, mtime: mtime_ns };
+        let attributes = Attributes { mode, mtime: mtime_ns, is_executable: executable };
         let (work, list) = (&self.work, list.as_ref().map(|list| &list.0));
         let placement = self.placement(replaces);
         work.change(py, |plan, files| {
@@ -201,14 +205,14 @@ impl FolderWriter {
         below: u32,
     ) -> PyResult<()> {
         let identity = file.map(|(device, inode)| FileIdentity { device, inode });
-        let attributes = Attributes { mode, mtime: mtime_ns };
+        let attributes = Attributes { mode, mtime: mtime_ns, ..Attributes::default() };
         self.work.change(py, |plan, _| plan.keep((below, &segments), attributes, Some(identity)))
     }
 
     /// Add a symbolic link that exists with the right target: `finish` sets its time where that differs.
     #[pyo3(signature = (segments, mtime_ns = None, below = 0))]
     fn keep_link(&self, py: Python<'_>, segments: Vec<String>, mtime_ns: Option<i64>, below: u32) -> PyResult<()> {
-        let attributes = Attributes { mode: None, mtime: mtime_ns };
+        let attributes = Attributes { mtime: mtime_ns, ..Attributes::default() };
         self.work.change(py, |plan, _| plan.keep((below, &segments), attributes, None))
     }
 
@@ -223,7 +227,7 @@ impl FolderWriter {
         replaces: bool,
         below: u32,
     ) -> PyResult<()> {
-        let attributes = Attributes { mode: None, mtime: mtime_ns };
+        let attributes = Attributes { mtime: mtime_ns, ..Attributes::default() };
         let placement = self.placement(replaces);
         self.work.change(py, |plan, _| plan.add_link((below, &segments), target.to_vec(), attributes, placement))
     }
