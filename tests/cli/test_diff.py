@@ -199,6 +199,6 @@ def test_a_path_that_is_too_long_for_any_root_is_a_difference(run: Run, tmp_path
     os.close(at)
     shown = run("diff", root, folder, "--exit-code", *options)
     assert shown.exit_code == 6, shown.stderr
-    assert shown.stdout == f"+ {'/'.join([name] * 17)}\n"
+    assert f"+ {'/'.join([name] * 17)}" in shown.stdout.splitlines()
     assert "the path is longer than 4096 bytes" in shown.stderr
     assert run("verify", root, folder, *options).exit_code == 3
