@@ -13,6 +13,7 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -374,6 +375,46 @@ def test_a_static_tree_is_a_file_system(honest: str, root: str, tmp_path: Path) 
         assert fs.info(f"{root}/a.txt")["size"] == 5
         assert not fs.exists(f"{root}/no")
         assert pickle.loads(pickle.dumps(fs)).cat(f"{root}/link") == b"a,b\n3,4\n"
+
+
+def test_get_writes_nothing_into_a_repository_that_is_there(
+    fs: CoregwFileSystem, client: Client, tmp_path: Path
+) -> None:
+    hook = client.put_payload(b"#!/bin/sh")
+    root = client.create_root({"a": hook, "sub/.GIT/hooks/pre-commit": hook, "z": hook})
+    out = tmp_path / "out"
+    fs.get(f"{root}/", f"{out}/", recursive=True)  # a new repository is no danger
+    assert (out / "sub/.GIT/hooks/pre-commit").read_bytes() == b"#!/bin/sh"
+    for path in ("a", "z"):
+        (out / path).unlink()
+    with pytest.raises(InvalidInput, match="git runs programs"):
+        fs.get(f"{root}/", f"{out}/", recursive=True)
+    assert sorted(path.name for path in out.iterdir()) == ["sub"]
+    (tmp_path / "file/sub").mkdir(parents=True)
+    (tmp_path / "file/sub/.GIT").write_bytes(b"gitdir: elsewhere")
+    with pytest.raises(InvalidInput, match="git runs programs"):
+        fs.get(f"{root}/", f"{tmp_path}/file/", recursive=True)
+    fs.get(f"{root}/sub/.GIT/hooks/pre-commit", f"{out}/sub/.GIT/hooks/pre-commit")  # where the caller says
+
+
+def test_get_writes_no_file_that_does_not_fit_on_the_disk(
+    fs: CoregwFileSystem, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = client.create_root({"small": client.put_payload(b"small"), "sub/large": client.put_payload(bytes(5000))})
+    found = os.statvfs(tmp_path)
+    fields = {"f_bavail": 4000, "f_frsize": 1, "f_blocks": found.f_blocks}
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(**fields))
+    (tmp_path / "out/sub").mkdir(parents=True)
+    for old in (None, bytes(900)):
+        if old is not None:
+            (tmp_path / "out/sub/large").write_bytes(old)
+        with pytest.raises(TooLarge, match=r"sub/large: 5000 bytes are to be written, but 4[09]00 are free"):
+            fs.get(f"{root}/", f"{tmp_path}/out/", recursive=True)
+        assert (tmp_path / "out/small").read_bytes() == b"small"
+        assert (tmp_path / "out/sub/large").exists() == (old is not None)
+    (tmp_path / "out/sub/large").write_bytes(bytes(1000))
+    fs.get(f"{root}/", f"{tmp_path}/out/", recursive=True)
+    assert (tmp_path / "out/sub/large").read_bytes() == bytes(5000)
 
 
 def test_get_writes_nothing_outside_of_its_destination(

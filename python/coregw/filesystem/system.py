@@ -18,9 +18,9 @@ from coregw._core import Attributes, Cid
 from coregw.client import File
 from coregw.client.folders.levels import folder_level, folder_tree
 from coregw.client.folders.listing import EntryCount
-from coregw.client.folders.names import check_segments
+from coregw.client.folders.names import check_segments, is_git, refused_git
 from coregw.client.opened.reading import Reading, read_files
-from coregw.errors import InvalidInput, NotFound
+from coregw.errors import InvalidInput, NotFound, TooLarge
 from coregw.filesystem.info import Info, as_link, dangling_link, file_info, folder_info, name_of
 from coregw.filesystem.options import PROTOCOLS, checked_roots, client_of, gateway_of, stripped
 from coregw.filesystem.place import Path, Place, Places
@@ -338,10 +338,42 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
                 raise
             return None
 
-    def get(self, rpath: Any, lpath: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as fsspec's
-        """Copy files or whole folders to the disk. No symbolic link below `lpath` is followed; see `get_file`."""
+    def get(
+        self,
+        rpath: Any,  # noqa: ANN401 - as fsspec's
+        lpath: Any,  # noqa: ANN401 - as fsspec's
+        recursive: bool = False,
+        callback: Callback = DEFAULT_CALLBACK,
+        maxdepth: int | None = None,
+        **kwargs: Any,  # noqa: ANN401 - as fsspec's
+    ) -> None:
+        """Copy files or whole folders to the disk. No symbolic link below `lpath` is followed; see `get_file`.
+
+        Raises:
+            InvalidInput: As `get_file`; or a path is at or below a ``.git`` that is in `lpath`, before anything is
+                written (code ``invalid_path``).
+        """
+        planned: list[tuple[str, Any]] = []
+        super().get(rpath, lpath, recursive=recursive, maxdepth=maxdepth, _planned=planned)
         top = None if isinstance(lpath, list) else os.fspath(lpath)
-        super().get(rpath, lpath, *args, **kwargs, _top=top)
+        if top is not None:
+            self._check_git(pathlib.Path(top).absolute(), planned)
+        callback.set_size(len(planned))
+        for source, place in callback.wrap(planned):
+            with callback.branched(source, place) as child:
+                self.get_file(source, place, callback=child, _top=top, **kwargs)
+
+    def _check_git(self, top: pathlib.Path, planned: Sequence[tuple[str, Any]]) -> None:
+        """Check that nothing is written into a repository that is there."""
+        for source, place in planned:
+            path = pathlib.Path(place).absolute()
+            names = path.relative_to(top).parts
+            for count, name in enumerate(names, 1):
+                there = top.joinpath(*names[:count])
+                if not is_git(name) or not os.path.lexists(there):
+                    continue
+                if count < len(names) or not (there.is_dir() and self.isdir(source)):
+                    raise refused_git(path.parts[1:])
 
     def get_file(
         self,
@@ -350,6 +382,7 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         callback: Callback = DEFAULT_CALLBACK,
         outfile: Any = None,  # noqa: ANN401 - as fsspec's
         _top: str | None = None,
+        _planned: list[tuple[str, Any]] | None = None,
         **kwargs: Any,  # noqa: ANN401 - as fsspec's
     ) -> None:
         """Copy a file to the disk. No symbolic link at `lpath`, or below the destination of `get`, is followed.
@@ -358,7 +391,11 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
             InvalidInput: A segment can't be a file name, such as ``..``: `get` of the folder above would write outside
                 of its destination (code ``invalid_path``).
             OSError: There is a symbolic link, or something else than a file or folder (ELOOP, ENOTDIR, EISDIR, ENXIO).
+            TooLarge: The file has more bytes than are free on the disk. None of them is written.
         """
+        if _planned is not None:
+            _planned.append((rpath, lpath))
+            return
         check_segments(self._strip_protocol(rpath).split("/")[1:])
         if outfile is not None or isfilelike(lpath):
             super().get_file(rpath, lpath, callback, outfile, **kwargs)
@@ -373,8 +410,12 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
             return
         top = path.parent if path == top else top
         *folders, name = path.relative_to(top).parts
-        with _write_below(top, folders, name) as file:
-            super().get_file(rpath, lpath, callback, file, **kwargs)
+        with self.open(rpath, "rb", **kwargs) as source:
+            _check_space(path, source.size)
+            with _write_below(top, folders, name) as file:
+                callback.set_size(source.size)
+                while data := source.read(self.blocksize):
+                    callback.relative_update(file.write(data))
 
     # What writes
 
@@ -511,6 +552,23 @@ def _write_below(top: pathlib.Path, folders: Sequence[str], name: str | None) ->
         raise type(error)(error.errno, error.strerror, str(path)) from None
     finally:
         os.close(at)
+
+
+def _check_space(path: pathlib.Path, size: int) -> None:
+    """Check that a file fits on the disk, in the place of the one that is there."""
+    if not hasattr(os, "statvfs"):  # on Windows
+        return
+    from coregw.client.folders.destination import free_bytes  # noqa: PLC0415 - needs modules of a Unix
+
+    there = path.parent
+    while not there.exists():
+        there = there.parent
+    free = free_bytes(there)
+    with suppress(OSError):
+        if free is not None:
+            free += path.lstat().st_size
+    if free is not None and size > free:
+        raise TooLarge(f"{printable(str(path))}: {size} bytes are to be written, but {free} are free on the disk")
 
 
 def _counted(entries: Iterator[_T], count: EntryCount) -> Iterator[_T]:

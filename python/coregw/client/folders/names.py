@@ -9,7 +9,18 @@ from typing import Final, Literal
 from coregw.errors import InvalidInput
 from coregw.text import printable
 
-__all__ = ["INSIDE", "TOP", "FolderMaps", "Paths", "check_new_path", "check_segments", "leads_outside", "refused"]
+__all__ = [
+    "INSIDE",
+    "TOP",
+    "FolderMaps",
+    "Paths",
+    "check_new_path",
+    "check_segments",
+    "is_git",
+    "leads_outside",
+    "refused",
+    "refused_git",
+]
 
 TOP: Final = 0
 """The number of the top folder."""
@@ -110,6 +121,16 @@ def check_new_path(path: Sequence[str]) -> None:
 def refused(path: Sequence[str], why: str) -> InvalidInput:
     """Return the exception for a path that is not restored."""
     return InvalidInput(f"{printable('/'.join(path), 1000)}: {why}", code="invalid_path")
+
+
+def is_git(name: str) -> bool:
+    """Whether a folder or file of this name is a repository of git, also where cases do not count."""
+    return name.casefold() == ".git"
+
+
+def refused_git(path: Sequence[str], step: str = "") -> InvalidInput:
+    """Return the exception for a path at or below a ``.git`` that was there. `step` is what would allow it."""
+    return refused(path, f"is part of a .git that was there, and git runs programs that it names{step}")
 
 
 FolderMaps = tuple[Callable[[int, str], "int | bytes | None"], Callable[[int], int]]

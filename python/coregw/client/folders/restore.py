@@ -34,7 +34,7 @@ from coregw.client.folders.destination import (
 )
 from coregw.client.folders.filling import Filler, attributes_of, is_exec_bit, link_of
 from coregw.client.folders.listing import FileLists, PlannedFile, list_folder, list_parts
-from coregw.client.folders.names import INSIDE, TOP, Paths, leads_outside, refused
+from coregw.client.folders.names import INSIDE, TOP, Paths, is_git, leads_outside, refused, refused_git
 from coregw.client.folders.owners import Extras, set_extras
 from coregw.client.folders.parallel import in_thread
 from coregw.client.folders.partial import Partial, discard_abandoned, partial_folder
@@ -410,13 +410,12 @@ class _Restore:
             return
         inside: set[int] = set()
         for number in range(1, len(paths.names)):
-            is_git = number in there.found.kinds and paths.names[number].casefold() == ".git"
-            if is_git or paths.above[number] in inside:
+            is_there = number in there.found.kinds
+            if (is_there and is_git(paths.names[number])) or paths.above[number] in inside:
                 inside.add(number)
         for number in (*there.in_the_way, *made):
             if number in inside:
-                why = "is part of a .git that was there, and git runs programs that it names; --allow-git changes it"
-                raise refused((str(self._destination), *paths.path(number)), why)
+                raise refused_git((str(self._destination), *paths.path(number)), "; --allow-git changes it")
 
     def _filler(self, writer: _core.FolderWriter) -> Filler:
         return Filler(self._client, writer, self._states, self._progress)
