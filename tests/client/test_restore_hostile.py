@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import stat
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -570,11 +573,15 @@ def test_the_elements_of_lists_that_are_requested_together_count_together(
 # Rights
 
 
+def without_privileges(command: list[str]) -> list[str]:
+    if os.geteuid() != 0:
+        return command
+    return ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all", *command]
+
+
 def as_owner_without_privileges(gateway: str, *args: object) -> subprocess.CompletedProcess[str]:
     """Run a command that may do what the modes of its user's files allow, also if the user is root."""
-    command = [sys.executable, "-m", "coregw", *map(str, args), "--gateway", gateway]
-    if os.geteuid() == 0:
-        command = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all", *command]
+    command = without_privileges([sys.executable, "-m", "coregw", *map(str, args), "--gateway", gateway])
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -624,6 +631,35 @@ def test_modes_that_take_rights_from_their_owner_are_no_obstacle(
     (out / "p/q/g").chmod(0o500)
     get(root, "--delete")
     assert (out / "p/q/g").read_bytes() == b"two"
+
+
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_folders_have_their_modes_again_after_an_interruption(
+    gateway: str, tree: Callable[..., str], tmp_path: Path, which: signal.Signals
+) -> None:
+    out, expected = tmp_path / "out", {"": "0o555", "a": "0o511", "a/b": "0o500"}
+    (out / "a/b").mkdir(parents=True)
+    for path in reversed(expected):
+        (out / path).chmod(int(expected[path], 8))
+    has_ended = threading.Event()
+
+    def slow(reply: Reply) -> Reply:
+        if reply.path == "/v1/cas/car":
+            has_ended.wait()
+        return reply
+
+    root = tree({"a/b/f": os.urandom(200), "a/b/g": os.urandom(200)})
+    with lying_gateway(slow, gateway) as url:
+        command = without_privileges([sys.executable, "-m", "coregw", "get", "--gateway", url, root, str(out)])
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            while stat.S_IMODE((out / "a/b").stat().st_mode) != 0o700:
+                assert process.poll() is None
+                time.sleep(0.01)
+            process.send_signal(which)
+            _, said = process.communicate(timeout=60)
+            has_ended.set()
+    assert process.returncode == 128 + which, said
+    assert modes(out, *expected) == expected
 
 
 def test_folders_have_their_modes_again_also_after_an_error(
