@@ -557,7 +557,7 @@ def test_what_takes_the_place_of_a_file_gets_neither_its_owner_nor_its_attribute
 def test_the_elements_of_lists_that_are_requested_together_count_together(
     gateway: str, client: Client, tree: Callable[..., str], tmp_path: Path
 ) -> None:
-    levels, lists = 13, 8
+    levels, lists = 15, 8  # each takes several answers
     root = tree({f"f{number}": doubled(client, bytes([number]), levels) for number in range(lists)})
     settings = ClientSettings(max_entries=lists << levels - 1)
 
