@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use rustix::fs::{self, Mode, OFlags};
+use rustix::io::Errno;
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// Does not block on a named pipe.
@@ -30,7 +31,7 @@ impl Beneath {
     }
 
     /// Opens a folder, as `open`. An empty path is the folder itself.
-    pub(super) fn open_folder(&self, below: &Path) -> io::Result<OwnedFd> {
+    pub fn open_folder(&self, below: &Path) -> io::Result<OwnedFd> {
         let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
         self.open_as(below, FOLDER | OFlags::NOFOLLOW)
     }
@@ -39,7 +40,7 @@ impl Beneath {
         #[cfg(target_os = "linux")]
         match fs::openat2(&self.0, below, flags, Mode::empty(), fs::ResolveFlags::NO_SYMLINKS) {
             // Kernels before 5.6, containers that refuse what they do not know, and paths that are too long for one call.
-            Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM | rustix::io::Errno::NAMETOOLONG) => {}
+            Err(Errno::NOSYS | Errno::PERM | Errno::NAMETOOLONG) => {}
             opened => return Ok(opened?),
         }
         self.open_by_name(below, flags)
@@ -58,9 +59,9 @@ impl Beneath {
 }
 
 /// Why a file was skipped, in the words of the system.
-pub(super) fn why(error: &io::Error) -> String {
+pub fn why(error: &io::Error) -> String {
     match error.raw_os_error() {
-        Some(libc::ELOOP) => "a symbolic link".to_owned(),
+        Some(number) if number == Errno::LOOP.raw_os_error() => "a symbolic link".to_owned(),
         Some(number) => {
             let text = error.to_string();
             text.strip_suffix(&format!(" (os error {number})")).unwrap_or(&text).to_lowercase()
@@ -70,7 +71,7 @@ pub(super) fn why(error: &io::Error) -> String {
 }
 
 /// A file's name for messages: on one line, with escapes for what is not printable or not UTF-8.
-pub(super) fn shown(file: &Path) -> String {
+pub fn shown(file: &Path) -> String {
     let mut text = String::new();
     for chunk in file.as_os_str().as_bytes().utf8_chunks() {
         for c in chunk.valid().chars() {

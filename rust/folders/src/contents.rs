@@ -6,15 +6,15 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use crate::chunks::{self, MAX_CHUNK_BYTES};
 use core::codec::Codec;
 use core::payload::{self, Function};
 use core::{Cid, Digest, Result as CoreResult, Snapshot, Suite};
 use coregw_core as core;
-use coregw_folders::chunks::{self, MAX_CHUNK_BYTES};
-use rustix::fs::{self, FileType, Stat};
+use rustix::fs::{self, FileType, OFlags, Stat};
 
-use super::beneath;
-use super::entries::FileState;
+use crate::beneath;
+use crate::entries::FileState;
 
 /// How often a file is read that changes while it is read.
 const MAX_READS: usize = 3;
@@ -23,9 +23,10 @@ const BUFFER_BYTES: usize = 8 * MAX_CHUNK_BYTES;
 
 /// A chunk of a file: the digest of its payload, and its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Chunk {
+pub struct Chunk {
     digest: Digest,
-    pub(super) len: u32,
+    /// The number of its bytes.
+    pub len: u32,
 }
 
 impl Chunk {
@@ -35,23 +36,23 @@ impl Chunk {
     }
 
     /// The payload's CID.
-    pub(super) fn cid(&self) -> Cid {
+    pub fn cid(&self) -> Cid {
         Cid::of_payload(Codec::RAW.number(), FUNCTION, &self.digest.0)
     }
 }
 
 /// A file that was read.
-pub(super) struct Contents {
+pub struct Contents {
     /// The target in the folder's map.
-    pub(super) target: Cid,
+    pub target: Cid,
     /// The state in which the file was opened; its size is the number of bytes that were read.
-    pub(super) state: FileState,
+    pub state: FileState,
     /// At least one chunk; the only one of a file that is one payload.
-    pub(super) chunks: Vec<Chunk>,
+    pub chunks: Vec<Chunk>,
 }
 
 /// Why a file was not read.
-pub(super) enum Unread {
+pub enum Unread {
     /// The reason, for the report of skipped files.
     Skipped(String),
     /// A signal handler raised an exception.
@@ -118,7 +119,7 @@ fn read(
 
 /// As [`read`], into memory that the thread keeps. `take` may run code that reads files in the same thread: that has memory
 /// of its own.
-pub(super) fn read_here(
+pub fn read_here(
     open: impl Fn() -> io::Result<File>,
     suite: Suite,
     take: &mut impl FnMut(&Cid, &[u8]) -> bool,
@@ -134,8 +135,8 @@ pub(super) fn read_here(
 const FUNCTION: Function = Function::Sha2_256;
 
 /// Opens a file for reading. Does not follow a symbolic link, and does not block on a named pipe.
-pub(super) fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
+pub fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32).open(path)
 }
 
 fn stat(file: &File) -> io::Result<Stat> {
@@ -192,7 +193,7 @@ fn target(suite: Suite, chunks: &[Chunk]) -> CoreResult<Cid> {
 }
 
 /// The target of a file of these bytes. O(bytes).
-pub(super) fn target_of(bytes: &[u8], suite: Suite) -> CoreResult<Cid> {
+pub fn target_of(bytes: &[u8], suite: Suite) -> CoreResult<Cid> {
     let (mut found, mut rest) = (Vec::new(), bytes);
     while found.is_empty() || !rest.is_empty() {
         let (chunk, after) = rest.split_at(chunks::next_chunk(rest, bytes.len() as u64));
@@ -203,7 +204,7 @@ pub(super) fn target_of(bytes: &[u8], suite: Suite) -> CoreResult<Cid> {
 }
 
 /// The list of a file's chunks, measured in bytes. O(chunks).
-pub(super) fn list_of(suite: Suite, chunks: &[Chunk]) -> CoreResult<Snapshot> {
+pub fn list_of(suite: Suite, chunks: &[Chunk]) -> CoreResult<Snapshot> {
     let elements: Vec<_> = chunks.iter().map(|chunk| (chunk.cid(), u64::from(chunk.len))).collect();
     Snapshot::list(suite, &elements)
 }

@@ -11,20 +11,26 @@ const MODE_BITS: u32 = 0o7777;
 
 /// What the file system says of a file, link or folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FileState {
-    pub(super) size: u64,
+pub struct FileState {
+    /// The size of a file in bytes; of a link, the length of its target.
+    pub size: u64,
     /// The time of the last modification. One that is more than 292 years from 1970 is the nearest that is not.
-    pub(super) mtime_ns: i64,
-    pub(super) ctime_ns: i64,
-    pub(super) inode: u64,
-    pub(super) device: u64,
-    pub(super) mode: u16,
-    pub(super) owner: (u32, u32),
+    pub mtime_ns: i64,
+    /// The time of the last change of content or state.
+    pub ctime_ns: i64,
+    /// The number of the inode.
+    pub inode: u64,
+    /// The number of the device.
+    pub device: u64,
+    /// The permission bits, and set-user-id, set-group-id and sticky.
+    pub mode: u16,
+    /// The numbers of the owner and the group.
+    pub owner: (u32, u32),
 }
 
 impl FileState {
     #[allow(clippy::unnecessary_cast)] // the types of devices and modes differ between systems
-    pub(super) fn of(found: &Stat) -> Self {
+    pub(crate) fn of(found: &Stat) -> Self {
         let ns = |seconds: i64, rest: i128| {
             let time = i128::from(seconds) * 1_000_000_000 + rest;
             time.clamp(i64::MIN.into(), i64::MAX.into()) as i64
@@ -41,27 +47,31 @@ impl FileState {
     }
 
     /// The same state of a file of which this many bytes count.
-    pub(super) fn with_size(self, size: u64) -> Self {
+    pub fn with_size(self, size: u64) -> Self {
         Self { size, ..self }
     }
 
     /// Whether the time of the last modification is the one that the file system says, and not only the nearest.
     #[allow(clippy::unnecessary_cast)] // as in `of`
-    pub(super) fn has_mtime_of(&self, found: &Stat) -> bool {
+    pub fn has_mtime_of(&self, found: &Stat) -> bool {
         self.mtime_ns.div_euclid(1_000_000_000) == found.st_mtime as i64
     }
 }
 
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EntryKind {
+pub enum EntryKind {
+    /// A regular file.
     File,
+    /// A symbolic link.
     Link,
+    /// A folder.
     Folder,
 }
 
 impl EntryKind {
-    pub(super) fn name(self) -> &'static str {
+    /// Its name.
+    pub fn name(self) -> &'static str {
         match self {
             Self::File => "file",
             Self::Link => "link",
@@ -79,8 +89,8 @@ struct Origin {
 
 /// One entry of a folder, in 48 bytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Item {
-    pub(super) kind: EntryKind,
+pub struct Item {
+    pub(crate) kind: EntryKind,
     name_len: u8,
     mode: u16,
     /// Where the name is in the folder's text. A link's target follows it.
@@ -105,24 +115,24 @@ impl Item {
     }
 
     /// Records the number of the folder that this entry is.
-    pub(super) fn set_folder(&mut self, number: u32) {
+    pub fn set_folder(&mut self, number: u32) {
         self.size = number.into();
     }
 }
 
 /// A folder that was listed: its entries, in the order of their names.
 #[derive(Debug, Default)]
-pub(super) struct FolderItems {
+pub struct FolderItems {
     /// The number of the folder above, and the place of this one in it; of the top folder, its own number.
-    pub(super) above: (u32, u32),
+    pub above: (u32, u32),
     text: Box<[u8]>,
-    pub(super) items: Box<[Item]>,
+    pub(crate) items: Box<[Item]>,
     origins: Vec<Origin>,
 }
 
 /// A folder that is being listed.
 #[derive(Default)]
-pub(super) struct FolderDraft {
+pub struct FolderDraft {
     text: Vec<u8>,
     items: Vec<Item>,
     origins: Vec<Origin>,
@@ -140,7 +150,7 @@ fn origin_of(origins: &mut Vec<Origin>, state: FileState) -> u32 {
 
 impl FolderDraft {
     /// Adds an entry. False if its name or its target is too long for a file system, or the folder too large.
-    pub(super) fn push(&mut self, kind: EntryKind, name: &OsStr, target: &[u8], state: FileState) -> bool {
+    pub fn push(&mut self, kind: EntryKind, name: &OsStr, target: &[u8], state: FileState) -> bool {
         let (Ok(name_len), Ok(name_at)) = (name.len().try_into(), self.text.len().try_into()) else { return false };
         self.text.extend_from_slice(name.as_bytes());
         self.text.extend_from_slice(target);
@@ -156,12 +166,12 @@ impl FolderDraft {
     }
 
     /// The names of what is in the folder, and what each is.
-    pub(super) fn names(&self) -> impl Iterator<Item = (&[u8], EntryKind)> {
+    pub fn names(&self) -> impl Iterator<Item = (&[u8], EntryKind)> {
         self.items.iter().map(|item| (name(&self.text, item), item.kind))
     }
 
     /// The folder with the entries for which `keep` is true. O(n log n).
-    pub(super) fn finish(self, above: (u32, u32), mut keep: impl FnMut(&[u8], EntryKind) -> bool) -> FolderItems {
+    pub fn finish(self, above: (u32, u32), mut keep: impl FnMut(&[u8], EntryKind) -> bool) -> FolderItems {
         let mut text = Vec::with_capacity(self.text.len());
         let mut items: Vec<_> = self.items.into_iter().filter(|item| keep(name(&self.text, item), item.kind)).collect();
         items.sort_unstable_by(|a, b| name(&self.text, a).cmp(name(&self.text, b)));
@@ -179,7 +189,7 @@ fn name<'a>(text: &'a [u8], item: &Item) -> &'a [u8] {
 }
 
 impl FolderItems {
-    pub(super) fn name(&self, item: &Item) -> &OsStr {
+    pub(crate) fn name(&self, item: &Item) -> &OsStr {
         OsStr::from_bytes(name(&self.text, item))
     }
 
@@ -190,7 +200,7 @@ impl FolderItems {
 
 /// All entries below a folder, in key order: a folder, then what is in it.
 #[derive(Debug, Default)]
-pub(super) struct Inventory {
+pub struct Inventory {
     folders: Vec<FolderItems>,
     /// Entries that follow one another in one folder, with nothing of another folder between them.
     runs: Vec<ItemRun>,
@@ -210,7 +220,7 @@ struct ItemRun {
 
 impl Inventory {
     /// Puts folders in order; the first one is the top. O(n).
-    pub(super) fn new(folders: Vec<FolderItems>) -> Self {
+    pub fn new(folders: Vec<FolderItems>) -> Self {
         let (mut runs, mut len) = (Vec::new(), 0);
         let mut open = vec![(0_u32, 0_u32)];
         while let Some((folder, at)) = open.pop() {
@@ -226,7 +236,8 @@ impl Inventory {
         Self { folders, runs, len }
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// The number of entries.
+    pub fn count(&self) -> usize {
         self.len
     }
 
@@ -242,12 +253,13 @@ impl Inventory {
         (folder, &folder.items[at as usize])
     }
 
-    pub(super) fn kind(&self, index: usize) -> EntryKind {
+    /// What an entry is. O(log runs).
+    pub fn kind(&self, index: usize) -> EntryKind {
         self.get(index).1.kind
     }
 
     /// What an entry was when it was found. A link's size is the length of its target.
-    pub(super) fn state(&self, index: usize) -> FileState {
+    pub fn state(&self, index: usize) -> FileState {
         let (folder, item) = self.get(index);
         let Origin { device, owner } = folder.origins[item.origin as usize];
         let &Item { mtime_ns, ctime_ns, inode, mode, .. } = item;
@@ -256,13 +268,13 @@ impl Inventory {
     }
 
     /// The target of a symbolic link.
-    pub(super) fn link(&self, index: usize) -> &[u8] {
+    pub fn link(&self, index: usize) -> &[u8] {
         let (folder, item) = self.get(index);
         folder.link(item)
     }
 
     /// The location of an entry, relative to the top. Its text is the path in the folder's map. O(depth).
-    pub(super) fn path(&self, index: usize) -> PathBuf {
+    pub fn path(&self, index: usize) -> PathBuf {
         let mut names = Vec::new();
         let (mut folder, mut at) = self.find(index);
         loop {

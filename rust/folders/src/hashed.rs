@@ -5,19 +5,21 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::sync::Arc;
 
-use core::{Cid, Error, Key, Result, Suite};
-use coregw_core as core;
-use coregw_folders::attributes::{self, EXECUTABLE, MAX_LINK_BYTES, MAX_RECORD_BYTES, MAX_XATTR_BYTES};
-use coregw_folders::{Attributes, Entry, FolderRoots};
+use coregw_core::codec::Codec;
+use coregw_core::payload::Function;
+use coregw_core::{Cid, Digest, Error, Key, Kind, Result, RootCid, Suite};
+use rustix::io::Errno;
 use xattr::FileExt as _;
 
-use super::beneath;
-use super::contents::{Chunk, Contents};
-use super::entries::{EntryKind, FileState};
-use super::signals::Signals;
-use super::survey::State;
-use super::targets::FileTargets;
-use super::walk::Skip;
+use crate::attributes::{self, Attributes, EXECUTABLE, Entry, MAX_LINK_BYTES, MAX_RECORD_BYTES, MAX_XATTR_BYTES};
+use crate::beneath;
+use crate::contents::{self, Chunk, Contents, Unread};
+use crate::entries::{EntryKind, FileState};
+use crate::parallel;
+use crate::roots::{self, FolderRoots};
+use crate::survey::Survey;
+use crate::walk::Skip;
+use crate::watch::Watch;
 
 /// Entries between two looks for an interrupt.
 const ENTRIES_BETWEEN_CHECKS: usize = 4096;
@@ -39,7 +41,7 @@ enum Level {
 
 /// Which attributes are recorded.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Recorded {
+pub struct Recorded {
     level: Level,
     owner: bool,
 }
@@ -49,7 +51,7 @@ impl Recorded {
     ///
     /// # Errors
     /// [`Error::Input`] if no level has this name.
-    pub(super) fn new(level: &str, owner: bool) -> Result<Self> {
+    pub fn new(level: &str, owner: bool) -> Result<Self> {
         let level = match level {
             "all" => Level::All,
             "no-times" => Level::NoTimes,
@@ -64,46 +66,48 @@ impl Recorded {
     }
 
     /// Whether no attributes are recorded.
-    pub(super) fn is_nothing(self) -> bool {
+    pub fn is_nothing(self) -> bool {
         self.level == Level::None
     }
 }
 
 /// The numbers of what was read.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Totals {
+pub struct Totals {
     /// Files that have targets.
-    pub(super) files: u64,
+    pub files: u64,
     /// Those of them that are lists.
-    pub(super) lists: u64,
+    pub lists: u64,
     /// The sum of their sizes.
-    pub(super) bytes: u64,
+    pub bytes: u64,
 }
 
 /// What is known of the entries of a survey since its files were read. Some 35 bytes for each entry.
 #[derive(Clone)]
-pub(super) struct Hashed {
-    pub(super) state: Arc<State>,
-    pub(super) suite: Suite,
-    pub(super) targets: FileTargets,
+pub struct Hashed {
+    /// What the folder has.
+    pub survey: Arc<Survey>,
+    pub(crate) suite: Suite,
+    /// The targets of the files that are known.
+    pub targets: FileTargets,
     xattrs: BTreeMap<usize, BTreeMap<String, Vec<u8>>>,
     /// The states of files that were not read in the state in which they were found.
     changed: BTreeMap<usize, FileState>,
-    pub(super) skips: Vec<Skip>,
+    pub(crate) skips: Vec<Skip>,
 }
 
 impl Hashed {
     /// Nothing is known yet.
-    pub(super) fn new(state: Arc<State>, suite: Suite) -> Self {
-        let targets = FileTargets::new(suite, state.entries.len());
+    pub fn new(survey: Arc<Survey>, suite: Suite) -> Self {
+        let targets = FileTargets::new(suite, survey.entries.count());
         let (xattrs, changed, skips) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        Self { state, suite, targets, xattrs, changed, skips }
+        Self { survey, suite, targets, xattrs, changed, skips }
     }
 
     /// Notes that a file has this target, and the state in which it has it.
-    pub(super) fn take(&mut self, index: usize, target: &Cid, state: FileState) {
+    pub fn take(&mut self, index: usize, target: &Cid, state: FileState) {
         self.targets.set(index, target);
-        if state == self.state.entries.state(index) {
+        if state == self.survey.entries.state(index) {
             self.changed.remove(&index);
         } else {
             self.changed.insert(index, state);
@@ -111,18 +115,18 @@ impl Hashed {
     }
 
     /// Notes the contents of a file, and returns its chunks if it is a list.
-    pub(super) fn take_contents(&mut self, index: usize, read: Contents) -> Option<Vec<Chunk>> {
+    pub fn take_contents(&mut self, index: usize, read: Contents) -> Option<Vec<Chunk>> {
         self.take(index, &read.target, read.state);
         (read.chunks.len() > 1).then_some(read.chunks)
     }
 
     /// Notes that an entry is left out, wholly or in part.
-    pub(super) fn skip(&mut self, index: usize, why: String) {
-        self.skips.push(Skip { file: self.state.location(index), why });
+    pub fn skip(&mut self, index: usize, why: String) {
+        self.skips.push(Skip { file: self.survey.location(index), why });
     }
 
     /// Notes the extended attributes of an entry.
-    pub(super) fn take_xattrs(&mut self, index: usize, Xattrs { found, skips }: Xattrs) {
+    pub fn take_xattrs(&mut self, index: usize, Xattrs { found, skips }: Xattrs) {
         if !found.is_empty() {
             self.xattrs.insert(index, found);
         }
@@ -132,22 +136,22 @@ impl Hashed {
     }
 
     /// What an entry was when it was read.
-    pub(super) fn now(&self, index: usize) -> FileState {
-        self.changed.get(&index).copied().unwrap_or_else(|| self.state.entries.state(index))
+    pub fn now(&self, index: usize) -> FileState {
+        self.changed.get(&index).copied().unwrap_or_else(|| self.survey.entries.state(index))
     }
 
     /// What was skipped, by the survey or since, in the order of locations.
-    pub(super) fn all_skips(&self) -> Vec<Skip> {
-        let mut skips = self.state.skips().to_vec();
+    pub fn all_skips(&self) -> Vec<Skip> {
+        let mut skips = self.survey.skips.to_vec();
         skips.extend_from_slice(&self.skips);
         skips.sort_unstable();
         skips
     }
 
     /// O(entries).
-    pub(super) fn totals(&self) -> Totals {
+    pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        for index in (0..self.state.entries.len()).filter(|&index| self.targets.is_known(index)) {
+        for index in (0..self.survey.entries.count()).filter(|&index| self.targets.is_known(index)) {
             totals.files += 1;
             totals.lists += u64::from(self.targets.is_list(index));
             totals.bytes = totals.bytes.saturating_add(self.now(index).size);
@@ -156,13 +160,13 @@ impl Hashed {
     }
 
     /// The record of an entry, unless it has none.
-    pub(super) fn record(&self, index: usize, recorded: Recorded) -> Result<Option<attributes::Record>> {
+    pub fn record(&self, index: usize, recorded: Recorded) -> Result<Option<attributes::Record>> {
         let attributes = self.attributes(index, recorded);
         attributes.filter(|attributes| !attributes.is_empty()).map(|attributes| attributes.record()).transpose()
     }
 
     fn attributes(&self, index: usize, Recorded { level, owner }: Recorded) -> Option<Attributes> {
-        let entries = &self.state.entries;
+        let entries = &self.survey.entries;
         let kind = entries.kind(index);
         if level == Level::None || kind == EntryKind::File && !self.targets.is_known(index) {
             return None;
@@ -192,22 +196,79 @@ impl Hashed {
     ///
     /// # Errors
     /// [`Error::Input`] if a record is too long, or at an interrupt.
-    pub(super) fn roots(&self, recorded: Recorded, signals: &Signals) -> Result<FolderRoots> {
+    pub fn roots(&self, recorded: Recorded, watch: &impl Watch) -> Result<FolderRoots> {
         let check = |index: usize| {
-            let is_interrupted = index.is_multiple_of(ENTRIES_BETWEEN_CHECKS) && signals.is_interrupted();
+            let is_interrupted = index.is_multiple_of(ENTRIES_BETWEEN_CHECKS) && watch.is_interrupted();
             if is_interrupted { Err(Error::request("interrupted")) } else { Ok(()) }
         };
-        let entries = || 0..self.state.entries.len();
+        let entries = || 0..self.survey.entries.count();
         let arc = |index: usize, target: Result<Option<Cid>>| -> Option<Result<(Key, Cid)>> {
             let target = target.transpose()?;
-            Some(target.and_then(|target| Ok((self.state.key(index)?, target))))
+            Some(target.and_then(|target| Ok((self.survey.key(index)?, target))))
         };
         let records = entries().filter_map(|index| {
             let record = check(index).and_then(|()| self.record(index, recorded));
             arc(index, record.map(|record| record.map(|record| record.target)))
         });
         let files = entries().filter_map(|index| arc(index, check(index).map(|()| self.targets.get(index))));
-        coregw_folders::build(self.suite, records, files, drop)
+        roots::build(self.suite, records, files, drop)
+    }
+}
+
+/// Files that are read before their results are put away.
+const FILES_AT_ONCE: usize = 4096;
+
+/// What became of one entry.
+enum Outcome {
+    Read(Contents),
+    Unread(Unread),
+    /// There is nothing to read: a link, a folder, or a file whose target is known.
+    Nothing,
+}
+
+impl Hashed {
+    /// Reads and hashes the files whose targets are not known, on all cores, and returns the chunks of those that are lists.
+    /// O(bytes). An interrupt ends it early.
+    pub fn read_all(&mut self, xattrs: bool, watch: &impl Watch) -> BTreeMap<usize, Vec<Chunk>> {
+        let (count, mut chunks) = (self.survey.entries.count(), BTreeMap::new());
+        for from in (0..count).step_by(FILES_AT_ONCE) {
+            let places: Vec<_> = (from..count.min(from + FILES_AT_ONCE)).collect();
+            let find = |&index: &usize| self.find(index, xattrs, watch);
+            let found = parallel::map_watched(&places, find, &|| _ = watch.is_interrupted());
+            if watch.is_interrupted() {
+                break;
+            }
+            for (index, (outcome, xattrs)) in places.into_iter().zip(found) {
+                match outcome {
+                    Outcome::Read(read) => {
+                        if let Some(list) = self.take_contents(index, read) {
+                            chunks.insert(index, list);
+                        }
+                    }
+                    Outcome::Unread(Unread::Skipped(why)) => self.skip(index, why),
+                    Outcome::Unread(Unread::Interrupted) | Outcome::Nothing => {}
+                }
+                self.take_xattrs(index, xattrs);
+            }
+        }
+        chunks
+    }
+
+    /// Reads one entry.
+    fn find(&self, index: usize, xattrs: bool, watch: &impl Watch) -> (Outcome, Xattrs) {
+        let mut outcome = Outcome::Nothing;
+        if watch.is_interrupted() {
+            return (outcome, Xattrs::default());
+        }
+        if self.survey.entries.kind(index) == EntryKind::File && !self.targets.is_known(index) {
+            let is_interrupted_after = &mut |_: &_, bytes: &[u8]| {
+                watch.progress(bytes.len() as u64);
+                watch.is_interrupted()
+            };
+            let read = contents::read_here(|| self.survey.open(index), self.suite, is_interrupted_after);
+            outcome = read.map_or_else(Outcome::Unread, Outcome::Read);
+        }
+        (outcome, if xattrs { read_xattrs(&self.survey, index) } else { Xattrs::default() })
     }
 }
 
@@ -218,20 +279,20 @@ fn restored_bits(kind: EntryKind) -> u16 {
 
 /// Extended attributes. Those that vanish meanwhile are left out.
 #[derive(Default)]
-pub(super) struct Xattrs {
+pub struct Xattrs {
     found: BTreeMap<String, Vec<u8>>,
     /// Why there is no record of others.
     skips: Vec<String>,
 }
 
 /// The extended attributes of an entry; none if it has gone, or may not be read. O(depth).
-pub(super) fn read_xattrs(state: &State, index: usize) -> Xattrs {
-    if state.entries.kind(index) == EntryKind::Link {
+pub fn read_xattrs(survey: &Survey, index: usize) -> Xattrs {
+    if survey.entries.kind(index) == EntryKind::Link {
         // No call reads those of a link by a descriptor. Linux lets users set none there.
-        let link = state.location(index);
+        let link = survey.location(index);
         return collect_xattrs(xattr::list(&link), |name| xattr::get(&link, name));
     }
-    match state.open(index) {
+    match survey.open(index) {
         Ok(file) => collect_xattrs(file.list_xattr(), |name| file.get_xattr(name)),
         // As when too many files are open.
         Err(error) if !is_absent(&error) => skipped(format!("its extended attributes can't be read: {error}")),
@@ -242,7 +303,7 @@ pub(super) fn read_xattrs(state: &State, index: usize) -> Xattrs {
 /// Whether nothing is there that may be read: another entry, such as a link, may have its place.
 fn is_absent(error: &io::Error) -> bool {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
-    let is_link = error.raw_os_error() == Some(libc::ELOOP);
+    let is_link = error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
     is_link || matches!(error.kind(), NotFound | PermissionDenied | NotADirectory)
 }
 
@@ -256,7 +317,9 @@ fn collect_xattrs(
 ) -> Xattrs {
     let names = match names {
         Ok(names) => names,
-        Err(error) if is_absent(&error) || error.raw_os_error() == Some(libc::ENOTSUP) => return Xattrs::default(),
+        Err(error) if is_absent(&error) || error.raw_os_error() == Some(Errno::NOTSUP.raw_os_error()) => {
+            return Xattrs::default();
+        }
         Err(error) => return skipped(format!("its extended attributes can't be listed: {error}")),
     };
     let mut xattrs = Xattrs::default();
@@ -280,4 +343,67 @@ fn collect_xattrs(
         xattrs.skips.push(format!("its extended attribute {shown} {why}"));
     }
     xattrs
+}
+
+/// Which CIDs a folder's files have: payloads with sha2-256, or lists of the folder's suite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Form {
+    #[default]
+    Absent,
+    Payload,
+    List,
+}
+
+/// For each entry of a survey, the target of its file, if it is known.
+#[derive(Debug, Clone)]
+pub struct FileTargets {
+    suite: Suite,
+    forms: Vec<Form>,
+    digests: Vec<[u8; 32]>,
+}
+
+impl FileTargets {
+    /// `count` entries without targets.
+    pub fn new(suite: Suite, count: usize) -> Self {
+        Self { suite, forms: vec![Form::Absent; count], digests: vec![[0; 32]; count] }
+    }
+
+    /// Sets a target. False if no file of a folder has it.
+    pub fn set(&mut self, index: usize, target: &Cid) -> bool {
+        let form = match target.root() {
+            Some(root) if root.kind == Kind::List && root.suite == self.suite => Form::List,
+            None if target.codec() == Codec::RAW.number() && target.hash_function() == Function::Sha2_256 => {
+                Form::Payload
+            }
+            _ => return false,
+        };
+        let Ok(digest) = target.digest().try_into() else { return false };
+        (self.forms[index], self.digests[index]) = (form, digest);
+        true
+    }
+
+    /// Forgets a target.
+    pub fn clear(&mut self, index: usize) {
+        self.forms[index] = Form::Absent;
+    }
+
+    /// Whether an entry has a target.
+    pub fn is_known(&self, index: usize) -> bool {
+        self.forms[index] != Form::Absent
+    }
+
+    /// Whether it is a list.
+    pub fn is_list(&self, index: usize) -> bool {
+        self.forms[index] == Form::List
+    }
+
+    /// The target of an entry, if it is known.
+    pub fn get(&self, index: usize) -> Option<Cid> {
+        let digest = Digest(self.digests[index]);
+        match self.forms[index] {
+            Form::Absent => None,
+            Form::Payload => Some(Cid::of_payload(Codec::RAW.number(), Function::Sha2_256, &digest.0)),
+            Form::List => Some(RootCid { kind: Kind::List, suite: self.suite, digest }.cid()),
+        }
+    }
 }

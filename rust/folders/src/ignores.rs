@@ -13,9 +13,9 @@ use core::{Cid, Error, InputCode, Result, Suite};
 use coregw_core as core;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
 
-use super::beneath;
-use super::contents;
-use super::entries::EntryKind;
+use crate::beneath;
+use crate::contents;
+use crate::entries::EntryKind;
 
 /// The file with patterns for the folder that it is in.
 const COREGW_IGNORE: &str = ".coregwignore";
@@ -28,7 +28,7 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Which files of patterns count.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Rules {
+pub enum Rules {
     /// All that the folder has. One that cannot be read is an error: without it, what it excludes would be included.
     Own,
     /// None, and `.git` is not left out either.
@@ -40,14 +40,14 @@ pub(super) enum Rules {
 }
 
 /// The patterns that the caller gives, and which files have more.
-pub(super) struct Excludes {
+pub struct Excludes {
     given: Patterns,
     use_gitignore: bool,
     rules: Rules,
 }
 
 /// The patterns of the files in one folder and in those above it.
-pub(super) struct Ignores {
+pub struct Ignores {
     /// The length of the folder's path below the top, with its slash, in bytes.
     below: usize,
     /// Those of `.coregwignore` before those of `.gitignore`.
@@ -56,12 +56,12 @@ pub(super) struct Ignores {
 }
 
 /// The folder whose files of patterns are read.
-pub(super) struct Opened<'a> {
+pub struct Opened<'a> {
     /// For messages.
-    pub(super) path: &'a Path,
+    pub path: &'a Path,
     /// Relative to the top.
-    pub(super) below: &'a Path,
-    pub(super) folder: BorrowedFd<'a>,
+    pub below: &'a Path,
+    pub folder: BorrowedFd<'a>,
 }
 
 impl Excludes {
@@ -69,7 +69,7 @@ impl Excludes {
     ///
     /// # Errors
     /// [`Error::Input`], naming the pattern, if it is malformed.
-    pub(super) fn new(patterns: &[OsString], use_gitignore: bool, rules: Rules) -> Result<Self> {
+    pub fn new(patterns: &[OsString], use_gitignore: bool, rules: Rules) -> Result<Self> {
         let mut given = Patterns { source: "--exclude".to_owned(), patterns: Vec::new() };
         for pattern in patterns {
             let added = given.add(pattern.as_bytes(), 0);
@@ -82,7 +82,7 @@ impl Excludes {
     ///
     /// # Errors
     /// [`Error::Input`], naming the file and the line, if one that counts cannot be read or a pattern is malformed.
-    pub(super) fn enter<'a>(
+    pub fn enter<'a>(
         &self,
         opened: &Opened<'_>,
         entries: impl Iterator<Item = (&'a [u8], EntryKind)>,
@@ -142,13 +142,7 @@ impl Excludes {
 
     /// Why a file or folder is left out, given its path below the top; none if it is not. The last pattern that matches
     /// decides: a given one, or else one of the nearest file.
-    pub(super) fn reason(
-        &self,
-        ignores: Option<&Ignores>,
-        below: &Path,
-        name: &OsStr,
-        is_folder: bool,
-    ) -> Option<String> {
+    pub fn reason(&self, ignores: Option<&Ignores>, below: &Path, name: &OsStr, is_folder: bool) -> Option<String> {
         let path = below.as_os_str().as_bytes();
         let mut found = self.given.matched(path, is_folder);
         let mut next = ignores;

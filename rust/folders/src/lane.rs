@@ -7,19 +7,17 @@
 //! of an answer are parsed, hashed and written in their order.
 
 use std::collections::VecDeque;
+use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use coregw_core::{Cid, Error};
+use coregw_core::{Cid, Error, InputCode};
 use coregw_ops::car::{PayloadPart, PayloadReader};
-use pyo3::pybacked::PyBackedBytes;
 
-use super::batch::{Batch, Files, PlannedPayload, Request};
-use super::failure::RestoreFailure;
-use super::folders::LastFolder;
-use super::lock::locked;
-use super::write::{check_size, shorten, write, write_identities};
-use super::writing::{Job, Writing};
+use crate::parallel::locked;
+use crate::plan::{Batch, Files, PlannedPayload, Request};
+use crate::top::{LastFolder, RestoreFailure};
+use crate::writer::{Job, Writing};
 
 /// Payloads up to this size are collected, and written in one call; longer ones are written as they come,
 const COLLECTED_BYTES: u64 = 1 << 20;
@@ -28,8 +26,11 @@ const WRITTEN_BYTES: usize = 256 << 10;
 /// A truncated payload is continued if so many bytes of it have come. Otherwise it is requested again with others.
 const CONTINUED_BYTES: u64 = 64 << 10;
 
+/// Bytes of an answer, wherever they are held.
+pub type Received = Box<dyn AsRef<[u8]> + Send + Sync>;
+
 /// The answers to one request.
-pub(super) struct Lane {
+pub struct Lane {
     inbox: Mutex<Inbox>,
     idle: Condvar,
     stream: Mutex<Stream>,
@@ -42,7 +43,7 @@ pub(super) struct Lane {
 /// What has come and is not read yet.
 #[derive(Default)]
 struct Inbox {
-    chunks: VecDeque<PyBackedBytes>,
+    chunks: VecDeque<Received>,
     /// Whether the lane is in the queue for threads, or a thread works on it.
     is_scheduled: bool,
 }
@@ -92,11 +93,11 @@ impl Lane {
     }
 
     /// Takes the next bytes of the answer. They are worked on in a thread.
-    pub fn push(self: &Arc<Self>, chunks: Vec<PyBackedBytes>, work: &Writing) {
+    pub fn push(self: &Arc<Self>, chunks: Vec<Received>, work: &Writing) {
         if work.is_stopped() {
             return;
         }
-        work.waiting.fetch_add(chunks.iter().map(|chunk| chunk.len()).sum(), Ordering::Relaxed);
+        work.waiting.fetch_add(chunks.iter().map(|chunk| (**chunk).as_ref().len()).sum(), Ordering::Relaxed);
         let mut inbox = locked(&self.inbox);
         inbox.chunks.extend(chunks);
         if !inbox.is_scheduled {
@@ -181,10 +182,11 @@ impl Job for Lane {
                 return;
             };
             drop(inbox);
+            let bytes = (*chunk).as_ref();
             if !work.is_stopped() {
-                work.attempt(|| stream.read(&self.request, &chunk, work));
+                work.attempt(|| stream.read(&self.request, bytes, work));
             }
-            work.taken(chunk.len());
+            work.taken(bytes.len());
         }
     }
 }
@@ -248,13 +250,13 @@ fn take(
 }
 
 /// The CIDs of payloads that an answer has left out.
-pub(super) fn missing(lane: &Lane) -> Vec<Cid> {
+pub fn missing(lane: &Lane) -> Vec<Cid> {
     let missing = lane.request.payloads().filter(|payload| !payload.is_done.load(Ordering::Acquire));
     missing.map(PlannedPayload::cid).collect()
 }
 
 /// Makes what needs no payload: folders, and the files that are in their CIDs.
-pub(super) fn begin(work: &Writing) -> Result<(), RestoreFailure> {
+pub fn begin(work: &Writing) -> Result<(), RestoreFailure> {
     let mut files = locked(&work.files);
     if files.open.is_none() { begin_batch(&mut files, work) } else { Ok(()) }
 }
@@ -262,7 +264,7 @@ pub(super) fn begin(work: &Writing) -> Result<(), RestoreFailure> {
 /// Makes the folders that were added, and a batch of the files that were added.
 fn begin_batch(files: &mut Files, work: &Writing) -> Result<(), RestoreFailure> {
     work.top.make_folders(&mut work.plan_mut(), &|| work.is_stopped())?;
-    if files.draft.len() > 0 {
+    if files.draft.count() > 0 {
         let batch = files.draft.take();
         write_identities(&batch, work)?;
         files.open = Some((Arc::new(batch), 0));
@@ -271,7 +273,7 @@ fn begin_batch(files: &mut Files, work: &Writing) -> Result<(), RestoreFailure> 
 }
 
 /// The next payloads to request: of about `bytes` together, at least one. None if all that were added have been.
-pub(super) fn next_request(work: &Writing, bytes: u64) -> Result<Option<Request>, RestoreFailure> {
+pub fn next_request(work: &Writing, bytes: u64) -> Result<Option<Request>, RestoreFailure> {
     let mut files = locked(&work.files);
     loop {
         if let Some((batch, next)) = &mut files.open {
@@ -286,4 +288,88 @@ pub(super) fn next_request(work: &Writing, bytes: u64) -> Result<Option<Request>
             return Ok(None);
         }
     }
+}
+
+/// Writes a part of a payload to all places where it belongs, unless the work is stopped. After the last part the payload
+/// is verified.
+pub fn write(
+    batch: &Batch,
+    payload: &PlannedPayload,
+    (start, bytes, is_last): (u64, &[u8], bool),
+    last: &mut LastFolder,
+    work: &Writing,
+) -> Result<(), RestoreFailure> {
+    for place in &payload.places {
+        // A list that repeats an element has any number of them.
+        if work.is_stopped() {
+            return Ok(());
+        }
+        let file = &batch.files[place.file as usize];
+        let opened = work.top.open_file(&work.plan(), file, last)?;
+        opened
+            .write_all_at(bytes, place.offset + start)
+            .map_err(|error| RestoreFailure::os(&error, &work.plan().path(file.folder, &file.name)))?;
+        work.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        if is_last && file.parts_left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let state = work.top.finish_file(&work.plan(), file, opened, last)?;
+            work.note(file, state, payload);
+        } else {
+            work.top.keep_open(file, opened);
+        }
+    }
+    if is_last {
+        payload.is_done.store(true, Ordering::Release);
+        work.received.fetch_add(start + bytes.len() as u64, Ordering::Relaxed);
+        work.payloads.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Removes what an answer that was truncated may have left in files beyond a payload's true end, which is not known.
+pub fn shorten(
+    batch: &Batch,
+    payload: &PlannedPayload,
+    last: &mut LastFolder,
+    work: &Writing,
+) -> Result<(), RestoreFailure> {
+    for place in payload.places.iter().filter(|place| place.size.is_none()) {
+        if work.is_stopped() {
+            return Ok(());
+        }
+        let file = &batch.files[place.file as usize];
+        if locked(&file.created).is_some() {
+            let opened = work.top.open_file(&work.plan(), file, last)?;
+            opened
+                .set_len(place.offset)
+                .map_err(|error| RestoreFailure::os(&error, &work.plan().path(file.folder, &file.name)))?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a payload is as long as its file says.
+pub fn check_size(batch: &Batch, payload: &PlannedPayload, size: u64, work: &Writing) -> Result<(), RestoreFailure> {
+    match payload.places.iter().find(|place| place.size.is_some_and(|expected| expected != size)) {
+        None => Ok(()),
+        Some(place) => {
+            let file = &batch.files[place.file as usize];
+            let (path, cid) = (work.plan().path(file.folder, &file.name), payload.cid());
+            let (offset, expected) = (place.offset, place.size.unwrap_or(0));
+            let what = format!("{path}: at byte {offset} are {expected} bytes, but the payload {cid} has {size}");
+            Err(RestoreFailure::Core(Error::input(InputCode::KindMismatch, what.escape_debug().to_string())))
+        }
+    }
+}
+
+/// Writes the payloads that are in their CIDs.
+pub fn write_identities(batch: &Batch, work: &Writing) -> Result<(), RestoreFailure> {
+    let mut last = LastFolder::default();
+    for payload in &batch.payloads {
+        if let Some(bytes) = payload.cid().identity() {
+            check_size(batch, payload, bytes.len() as u64, work)?;
+            work.count_unknown(batch, payload, bytes.len() as u64)?;
+            write(batch, payload, (0, bytes, true), &mut last, work)?;
+        }
+    }
+    Ok(())
 }

@@ -1,77 +1,60 @@
-//! Folders as maps (protocol section 7): what the targets of their paths are, and what is known of each path.
+//! Folders as maps (protocol section 7): what the targets of their paths are, and what is known of each path; and folders
+//! of this machine, which are read, hashed, uploaded, restored and compared.
 //!
 //! ```text
 //! folder's map    bin/go → payload          map of attributes    bin      → {"folder": true, "mode": 493}
 //!                 .coregw/attributes → ─────────────────────→    bin/go   → {"mode": 493, "size": 5}
 //!                                                                bin/now  → {"link": "go"}
 //! ```
+//!
+//! Names are bytes, and files are opened without following links, so what touches files needs a Unix.
 #![forbid(unsafe_code)]
 
 pub mod attributes;
 pub mod chunks;
 pub mod join;
+pub mod parallel;
+pub mod roots;
+pub mod sort;
+pub mod watch;
 
-use coregw_core::map::{MapBuilder, NewMap};
-use coregw_core::{Cid, Digest, Key, Result, RootCid, Suite};
+#[cfg(unix)]
+pub mod beneath;
+#[cfg(unix)]
+pub mod compare;
+#[cfg(unix)]
+pub mod contents;
+#[cfg(unix)]
+pub mod entries;
+#[cfg(unix)]
+pub mod hashed;
+#[cfg(unix)]
+mod ignores;
+#[cfg(unix)]
+pub mod lane;
+#[cfg(unix)]
+pub mod listing;
+#[cfg(unix)]
+pub mod metadata;
+#[cfg(unix)]
+pub mod plan;
+#[cfg(unix)]
+pub mod reading;
+#[cfg(unix)]
+pub mod restore;
+#[cfg(unix)]
+pub mod stat_file;
+#[cfg(unix)]
+pub mod survey;
+#[cfg(unix)]
+pub mod top;
+#[cfg(unix)]
+pub mod upload;
+#[cfg(unix)]
+pub mod walk;
+#[cfg(unix)]
+pub mod writer;
 
 pub use attributes::{Attributes, Entry, Record};
 pub use join::{ATTRIBUTES_PATH, FolderEntry, FolderJoin, PathKind, RESERVED_NAME, Records};
-
-/// The roots of a folder's maps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FolderRoots {
-    /// The folder's root.
-    pub root: RootCid,
-    /// The root of the map of attributes, unless that is empty.
-    pub attributes: Option<RootCid>,
-}
-
-/// Builds the maps of a folder, in memory for incomplete pages only. O(n x depth).
-///
-/// `records` are the targets of the records, `files` those of the files, each in key order. `keep` gets the pages as they
-/// are complete: those of the map of attributes first, each after the pages below it.
-///
-/// # Errors
-/// The first error of either iterator; [`coregw_core::Error::Input`] if a path is reserved or occurs twice, or a map is
-/// too large.
-pub fn build(
-    suite: Suite,
-    records: impl IntoIterator<Item = Result<(Key, Cid)>>,
-    files: impl IntoIterator<Item = Result<(Key, Cid)>>,
-    mut keep: impl FnMut(Vec<(Digest, Vec<u8>)>),
-) -> Result<FolderRoots> {
-    let attributes = map(suite, records, None, &mut keep)?;
-    let attributes = (attributes.count > 0).then_some(attributes.root);
-    let reserved = match attributes {
-        Some(root) => Some((Key::from_text(ATTRIBUTES_PATH)?, root.cid())),
-        None => None,
-    };
-    let root = map(suite, files, reserved, &mut keep)?.root;
-    Ok(FolderRoots { root, attributes })
-}
-
-fn map(
-    suite: Suite,
-    arcs: impl IntoIterator<Item = Result<(Key, Cid)>>,
-    mut reserved: Option<(Key, Cid)>,
-    keep: &mut impl FnMut(Vec<(Digest, Vec<u8>)>),
-) -> Result<NewMap> {
-    let mut builder = MapBuilder::new(suite);
-    for arc in arcs {
-        let (key, target) = arc?;
-        if let Some((path, root)) = reserved.take_if(|reserved| reserved.0 < key) {
-            builder.push(path.as_bytes(), root.as_bytes())?;
-        }
-        builder.push(key.as_bytes(), target.as_bytes())?;
-        let pages = builder.take_pages();
-        if !pages.is_empty() {
-            keep(pages);
-        }
-    }
-    if let Some((path, root)) = reserved {
-        builder.push(path.as_bytes(), root.as_bytes())?;
-    }
-    let mut map = builder.finish()?;
-    keep(std::mem::take(&mut map.pages));
-    Ok(map)
-}
+pub use roots::{FolderRoots, build};

@@ -1,4 +1,4 @@
-//! The attributes of files and folders that a `FolderWriter` sets: mode and time of modification.
+//! The attributes of files and folders that a restore sets: mode and time of modification.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,7 +18,7 @@ fn permissions(mode: u32) -> Mode {
 
 /// What is known of a file, folder or link, beside its content. What is not known stays as the system made it.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Attributes {
+pub struct Metadata {
     /// Permissions.
     pub mode: Option<u32>,
     /// Time of modification, in nanoseconds since 1970.
@@ -27,7 +27,7 @@ pub(super) struct Attributes {
     pub is_executable: bool,
 }
 
-impl Attributes {
+impl Metadata {
     /// The mode to create a file with: no more permissions than it has in the end.
     pub fn creation_mode(self) -> Mode {
         let new = if self.is_executable { 0o777 } else { 0o666 };
@@ -186,8 +186,10 @@ impl<'a> NamedFile<'a> {
 
 /// Which file something is, whatever its name is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct FileIdentity {
+pub struct FileIdentity {
+    /// The number of the device.
     pub device: u64,
+    /// The number of the inode.
     pub inode: u64,
 }
 
@@ -200,19 +202,19 @@ impl From<&Stat> for FileIdentity {
 
 /// What tells whether a file has changed: times in nanoseconds since 1970.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct FileStat {
-    pub device: u64,
-    pub inode: u64,
+pub struct FileStat {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
     /// Its owner, the number of its names, and whether it is a regular file. A new file may get the inode of one that was
     /// removed.
     names: (u32, u64, bool),
-    pub size: i64,
-    pub mtime: i128,
-    pub ctime: i128,
+    pub(crate) size: i64,
+    pub(crate) mtime: i128,
+    pub(crate) ctime: i128,
 }
 
 impl FileStat {
-    pub fn of(file: impl AsFd) -> Result<Self> {
+    pub(crate) fn of(file: impl AsFd) -> Result<Self> {
         fs::fstat(file).map(Self::from)
     }
 

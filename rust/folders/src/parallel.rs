@@ -1,7 +1,7 @@
-//! The same work on many items, on all cores. Called with the GIL released, and without knowledge of Python.
+//! The same work on many items, on all cores; and locks.
 
 use std::num::NonZero;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -15,6 +15,12 @@ const ITEMS_PER_SHARE: usize = 16;
 const ITEMS_PER_WIDE_SHARE: usize = 128;
 /// How often a caller that waits for other threads looks after what only it can do.
 const WATCH: Duration = Duration::from_millis(20);
+
+/// What is behind a lock, also after a panic: what the thread that panicked leaves is of no use, but what went wrong is
+/// kept elsewhere.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The results of `work` for each of `items`, in their order. A panic of `work` is resumed in the caller.
 pub fn map<I: Sync, O: Send>(items: &[I], work: impl Fn(&I) -> O + Sync) -> Vec<O> {
@@ -64,7 +70,7 @@ fn run<I: Sync, O: Send>(
     let mut results: Vec<Option<O>> = items.iter().map(|_| None).collect();
     // Threads take shares from a queue: a core that is also used by others must not delay the rest.
     let shares = Mutex::new(items.chunks(share).zip(results.chunks_mut(share)));
-    let next_share = || shares.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let next_share = || locked(&shares).next();
     let work_through = || {
         while let Some((items, results)) = next_share() {
             work(items).into_iter().zip(results).for_each(|(done, result)| *result = Some(done));

@@ -1,50 +1,53 @@
-//! The folders, symbolic links and kept files of a `FolderWriter`, which all files are below or beside.
+//! What a writer is to make: folders, symbolic links, kept files, and new files with the payloads that they consist of. Files
+//! that are added before any of them is requested make one batch.
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
+use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
-use core::{Error, InputCode, Result};
-use coregw_core as core;
-use coregw_folders::join::shown;
+use coregw_core::{Cid, Error, InputCode, Result};
 
-use super::attributes::{Attributes, FileIdentity};
+use crate::join::shown;
+use crate::metadata::{FileIdentity, FileStat, Metadata};
 
 /// The number of the folder that everything is below.
-pub(super) const TOP: u32 = 0;
+pub const TOP: u32 = 0;
 
 /// A folder. Its parent has a lower number.
-pub(super) struct Folder {
-    pub parent: u32,
+pub struct Folder {
+    pub(crate) parent: u32,
     /// The number of folders above it.
     pub depth: u32,
-    pub name: CString,
-    pub exists: bool,
-    pub attributes: Attributes,
+    pub(crate) name: CString,
+    pub(crate) exists: bool,
+    pub(crate) attributes: Metadata,
 }
 
 /// A file or link that stays as it is, but for its attributes.
-pub(super) struct Kept {
-    pub folder: u32,
-    pub name: CString,
+pub struct Kept {
+    pub(crate) folder: u32,
+    pub(crate) name: CString,
     /// Which file it is; none if any will do.
     pub identity: Option<FileIdentity>,
-    pub attributes: Attributes,
-    pub is_link: bool,
+    pub(crate) attributes: Metadata,
+    pub(crate) is_link: bool,
 }
 
 /// A symbolic link.
-pub(super) struct Link {
-    pub folder: u32,
-    pub name: CString,
-    pub target: CString,
-    pub attributes: Attributes,
-    pub placement: Placement,
+pub struct Link {
+    pub(crate) folder: u32,
+    pub(crate) name: CString,
+    pub(crate) target: CString,
+    pub(crate) attributes: Metadata,
+    pub(crate) placement: Placement,
 }
 
 /// Where a file or link is made.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Placement {
+pub enum Placement {
     /// In its folder, which nobody else looks into yet.
     Direct,
     /// In the folder for incomplete files; it gets its name when it is complete, if nothing has that name.
@@ -54,10 +57,10 @@ pub(super) enum Placement {
 }
 
 /// All of it.
-pub(super) struct Plan {
-    pub folders: Vec<Folder>,
-    pub kept: Vec<Kept>,
-    pub links: Vec<Link>,
+pub struct Plan {
+    pub(crate) folders: Vec<Folder>,
+    pub(crate) kept: Vec<Kept>,
+    pub(crate) links: Vec<Link>,
     /// Folders that have been made; those after them have not.
     pub made: usize,
     /// Where folders are in `folders`, by parent and name.
@@ -68,9 +71,9 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let top =
-            Folder { parent: TOP, depth: 0, name: CString::default(), exists: true, attributes: Attributes::default() };
+            Folder { parent: TOP, depth: 0, name: CString::default(), exists: true, attributes: Metadata::default() };
         Self {
             folders: vec![top],
             kept: Vec::new(),
@@ -95,7 +98,7 @@ impl Plan {
                 None => {
                     let number = count(self.folders.len())?;
                     let depth = self.folders[at as usize].depth + 1;
-                    let attributes = Attributes::default();
+                    let attributes = Metadata::default();
                     self.folders.push(Folder { parent: at, depth, name: key.1.clone(), exists: false, attributes });
                     self.numbers.insert(key, number);
                     number
@@ -104,6 +107,28 @@ impl Plan {
         }
         self.last = (below, segments.to_vec(), at);
         Ok(at)
+    }
+
+    /// Adds a folder as [`Plan::folder`], with what is known of it; `exists`: it is there already.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if a segment can't be a file name, or no folder has the number `below`.
+    pub fn add_folder(&mut self, below: u32, segments: &[String], known: Metadata, exists: bool) -> Result<u32> {
+        let number = self.folder(below, segments)?;
+        let folder = &mut self.folders[number as usize];
+        if !known.is_empty() {
+            folder.attributes = known;
+        }
+        folder.exists |= exists;
+        Ok(number)
+    }
+
+    /// The number of the folder above another.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if no folder has this number.
+    pub fn above(&self, folder: u32) -> Result<u32> {
+        Ok(self.folders[self.known(folder)? as usize].parent)
     }
 
     /// The number of a folder in another, if it was added.
@@ -121,7 +146,7 @@ impl Plan {
     pub fn keep(
         &mut self,
         (below, path): (u32, &[String]),
-        attributes: Attributes,
+        attributes: Metadata,
         file: Option<Option<FileIdentity>>,
     ) -> Result<()> {
         let (folder, name) = self.place(below, path)?;
@@ -129,11 +154,15 @@ impl Plan {
         Ok(())
     }
 
+    /// Adds a symbolic link with this path below a folder.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if a segment can't be a file name, or the target contains a NUL.
     pub fn add_link(
         &mut self,
         (below, path): (u32, &[String]),
         target: Vec<u8>,
-        attributes: Attributes,
+        attributes: Metadata,
         at: Placement,
     ) -> Result<()> {
         let (folder, name) = self.place(below, path)?;
@@ -198,10 +227,222 @@ fn is_name(segment: &str) -> bool {
 }
 
 /// A number of files, folders or payloads.
-pub(super) fn count(len: usize) -> Result<u32> {
+pub fn count(len: usize) -> Result<u32> {
     u32::try_from(len).map_err(|_| Error::input(InputCode::TooLarge, "more than 2^32 files, folders or payloads"))
 }
 
 fn refused(path: &[String], why: &str) -> Error {
     Error::input(InputCode::InvalidPath, format!("{}: {why}", shown(path)))
+}
+
+/// The most payloads that one request may name.
+const MAX_PAYLOADS: usize = 4096;
+
+/// The longest file: offsets in it are signed.
+const MAX_FILE_BYTES: u64 = i64::MAX as u64;
+
+/// A file, and how far it is.
+pub struct PlannedFile {
+    /// Unique among all files of a writer.
+    pub number: u32,
+    pub(crate) folder: u32,
+    pub(crate) name: CString,
+    pub(crate) attributes: Metadata,
+    pub(crate) placement: Placement,
+    /// The root of a list; none for a file that is one payload.
+    pub list: Option<Box<[u8]>>,
+    /// Payloads that are not written yet.
+    pub parts_left: AtomicU32,
+    pub(crate) created: Mutex<Option<Created>>,
+}
+
+/// The file that was created, and its descriptor if that stays open.
+pub struct Created {
+    pub(crate) stat: FileStat,
+    pub(crate) opened: Option<fs::File>,
+}
+
+/// A payload, and where its bytes go.
+pub struct PlannedPayload {
+    cid: Box<[u8]>,
+    pub(crate) places: Vec<Place>,
+    /// Whether its size counts where it was not known before it came.
+    pub is_counted: AtomicBool,
+    pub(crate) is_done: AtomicBool,
+}
+
+/// Where a payload is in a file.
+pub struct Place {
+    pub(crate) file: u32,
+    pub(crate) offset: u64,
+    /// The payload's size, if it is known already.
+    pub size: Option<u64>,
+}
+
+impl PlannedPayload {
+    /// Its CID.
+    pub fn cid(&self) -> Cid {
+        Cid::trusted(&self.cid)
+    }
+
+    /// Its size, if that is known.
+    pub fn size(&self) -> Option<u64> {
+        self.places.iter().find_map(|place| place.size)
+    }
+}
+
+/// Files whose payloads are requested. Each payload occurs once.
+#[derive(Default)]
+pub struct Batch {
+    pub(crate) files: Vec<PlannedFile>,
+    pub(crate) payloads: Vec<PlannedPayload>,
+}
+
+impl Batch {
+    /// Payloads from `next` on that are not done: of about `bytes` together, at least one if there is one. `next` goes
+    /// past them. One of unknown size counts `guess` bytes.
+    pub fn next_payloads(&self, next: &mut usize, bytes: u64, guess: u64) -> Vec<u32> {
+        let (mut requested, mut total) = (Vec::new(), 0u64);
+        while let Some(payload) = self.payloads.get(*next) {
+            if !payload.is_done.load(Ordering::Acquire) {
+                total = total.saturating_add(payload.size().unwrap_or(guess));
+                if requested.len() == MAX_PAYLOADS || total > bytes && !requested.is_empty() {
+                    break;
+                }
+                requested.push(*next as u32);
+            }
+            *next += 1;
+        }
+        requested
+    }
+}
+
+/// Payloads that are requested together.
+pub struct Request {
+    pub(crate) batch: Arc<Batch>,
+    /// Which of the batch's payloads they are.
+    pub indices: Vec<u32>,
+}
+
+impl Request {
+    pub(crate) fn new(batch: Arc<Batch>, indices: Vec<u32>) -> Self {
+        Self { batch, indices }
+    }
+
+    pub(crate) fn payloads(&self) -> impl Iterator<Item = &PlannedPayload> {
+        self.indices.iter().map(|&index| &self.batch.payloads[index as usize])
+    }
+
+    /// The payload at this place of the request.
+    pub fn payload(&self, index: usize) -> &PlannedPayload {
+        &self.batch.payloads[self.indices[index] as usize]
+    }
+}
+
+/// Files that are not requested yet.
+#[derive(Default)]
+pub struct Files {
+    /// Files that were added.
+    pub count: u32,
+    /// The sum of their sizes, as far as these are known.
+    pub bytes: u64,
+    pub(crate) has_unknown_sizes: bool,
+    pub(crate) draft: BatchDraft,
+    /// The batch that is being requested, and its payload to request next.
+    pub open: Option<(Arc<Batch>, usize)>,
+}
+
+/// Files that wait to be requested, from which on nobody should add more.
+const MAX_WAITING_FILES: usize = 65_536;
+
+impl Files {
+    /// The number of files that were added, and the sum of their sizes; none if one of them is not known.
+    pub fn added(&self) -> (u32, Option<u64>) {
+        (self.count, (!self.has_unknown_sizes).then_some(self.bytes))
+    }
+
+    /// Whether so many files wait to be requested that no more should be added.
+    pub fn are_enough(&self) -> bool {
+        self.draft.count() >= MAX_WAITING_FILES
+    }
+}
+
+/// A file to add.
+pub struct NewFile<'a> {
+    pub(crate) number: u32,
+    pub(crate) place: (u32, CString),
+    /// The payloads in order, at least one. The size of each but the last is known.
+    pub parts: &'a [(Cid, Option<u64>)],
+    pub(crate) list: Option<&'a Cid>,
+    pub(crate) attributes: Metadata,
+    pub(crate) placement: Placement,
+}
+
+/// The sum of the sizes that are known of a file's payloads, in order.
+///
+/// # Errors
+/// [`Error::Input`] if no file can be that long.
+pub fn known_size(parts: &[(Cid, Option<u64>)]) -> Result<u64> {
+    let sum = parts.iter().try_fold(0u64, |sum, (_, size)| sum.checked_add(size.unwrap_or(0)));
+    sum.filter(|&sum| sum <= MAX_FILE_BYTES).ok_or_else(|| {
+        Error::input(InputCode::TooLarge, "the sizes of its payloads sum to 2^63 or more, which no file can have")
+    })
+}
+
+/// A batch that files are added to.
+#[derive(Default)]
+pub struct BatchDraft {
+    batch: Batch,
+    /// Where payloads are in the batch, by CID.
+    indices: HashMap<Box<[u8]>, u32>,
+}
+
+impl BatchDraft {
+    /// Adds a file. O(parts).
+    pub fn add(&mut self, new: NewFile<'_>) -> Result<()> {
+        let file = count(self.batch.files.len())?;
+        let mut offset = 0;
+        for (cid, size) in new.parts {
+            let index = match self.indices.get(cid.as_bytes()) {
+                Some(&index) => index,
+                None => {
+                    let index = count(self.batch.payloads.len())?;
+                    let cid: Box<[u8]> = cid.as_bytes().into();
+                    self.indices.insert(Box::clone(&cid), index);
+                    self.batch.payloads.push(PlannedPayload {
+                        cid,
+                        places: Vec::new(),
+                        is_counted: AtomicBool::new(false),
+                        is_done: AtomicBool::new(false),
+                    });
+                    index
+                }
+            };
+            self.batch.payloads[index as usize].places.push(Place { file, offset, size: *size });
+            offset += size.unwrap_or(0);
+        }
+        let (folder, name) = new.place;
+        self.batch.files.push(PlannedFile {
+            number: new.number,
+            folder,
+            name,
+            attributes: new.attributes,
+            placement: new.placement,
+            list: new.list.map(|cid| cid.as_bytes().into()),
+            parts_left: AtomicU32::new(count(new.parts.len())?),
+            created: Mutex::new(None),
+        });
+        Ok(())
+    }
+
+    /// The number of files.
+    pub fn count(&self) -> usize {
+        self.batch.files.len()
+    }
+
+    /// The batch; the next file begins another one.
+    pub fn take(&mut self) -> Batch {
+        self.indices.clear();
+        std::mem::take(&mut self.batch)
+    }
 }

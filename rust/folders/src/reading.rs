@@ -1,31 +1,30 @@
 //! Threads that read and hash the files of a folder, and collect their payloads in batches.
 //!
 //! ```text
-//! threads: read, hash ─► draft ─full─► ready (one batch) ─► next_batch ─► in flight ─► acknowledged
+//! threads: read, hash ─► draft ─full─► ready (one batch) ─► next ─► in flight ─► acknowledged
 //!             ▲             │
 //!             └── wait ◄────┘ while both are full
 //! ```
 
 use std::any::Any;
 use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::io;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use core::{Cid, Error, Result, Snapshot};
-use coregw_core as core;
+use coregw_core::{Cid, Error, Result, Snapshot};
 
-use super::super::contents::{self, Unread, list_of};
-use super::super::entries::EntryKind;
-use super::super::hashed::{Hashed, Recorded, read_xattrs};
-use super::super::survey::State;
-use super::batch::{Draft, PayloadBatch};
-use super::changes::Joined;
-use super::stat_file::{Stat, StatFile};
-use super::waiting::WaitingLists;
+use crate::contents::{self, Chunk, Unread, list_of};
+use crate::entries::EntryKind;
+use crate::hashed::{Hashed, Recorded, read_xattrs};
+use crate::parallel::locked;
+use crate::stat_file::{Joined, Stat, StatFile};
+use crate::survey::Survey;
+use crate::upload::Draft;
 
 /// Entries that a thread takes at a time.
 const ENTRIES_AT_ONCE: usize = 16;
@@ -34,7 +33,7 @@ const MAX_READY: usize = 1;
 
 /// What is known of an entry's target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Knowledge {
+pub enum Knowledge {
     /// Its file has to be read, or is not one.
     Unknown,
     /// It is that of the last time, and nothing of its bytes is among the batches.
@@ -44,11 +43,11 @@ pub(super) enum Knowledge {
 }
 
 /// What the threads share.
-pub(super) struct Reading {
-    pub(super) state: Arc<State>,
+pub struct Reading {
+    pub(crate) survey: Arc<Survey>,
     xattrs: bool,
-    /// Shared with those who read all of it: no lock is held for as long as that takes, since whoever holds the GIL may
-    /// want the lock, and what reads it may want the GIL to look for signals.
+    /// Shared with those who read all of it: no lock is held for as long as that takes. Its caller may want the lock while
+    /// it holds another, which a `Watch` may want to look for an interrupt.
     hashed: Mutex<Arc<Hashed>>,
     knowledge: Mutex<Vec<Knowledge>>,
     queue: Mutex<Collected>,
@@ -84,18 +83,15 @@ enum ReadFailure {
     Panic(Box<dyn Any + Send>),
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Reading {
-    pub(super) fn new(hashed: Hashed, xattrs: bool) -> Self {
-        let state = Arc::clone(&hashed.state);
+    /// The files of a survey of which nothing more is known than `hashed` says.
+    pub fn new(hashed: Hashed, xattrs: bool) -> Self {
+        let survey = Arc::clone(&hashed.survey);
         Self {
             xattrs,
             hashed: Mutex::new(Arc::new(hashed)),
-            knowledge: Mutex::new(vec![Knowledge::Unknown; state.entries.len()]),
-            state,
+            knowledge: Mutex::new(vec![Knowledge::Unknown; survey.entries.count()]),
+            survey,
             queue: Mutex::default(),
             changed: Condvar::new(),
             is_stopped: AtomicBool::new(false),
@@ -105,7 +101,7 @@ impl Reading {
     }
 
     /// What is known now. It does not change while it is held: threads that read files change a copy of it then.
-    pub(super) fn hashed(&self) -> Arc<Hashed> {
+    pub fn hashed(&self) -> Arc<Hashed> {
         Arc::clone(&locked(&self.hashed))
     }
 
@@ -114,40 +110,41 @@ impl Reading {
     }
 
     /// Lets all threads end soon.
-    pub(super) fn stop(&self) {
+    pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
         drop(locked(&self.queue));
         self.changed.notify_all();
     }
 
-    pub(super) fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
     /// The number of times that a file was read.
-    pub(super) fn files_read(&self) -> u64 {
+    pub fn files_read(&self) -> u64 {
         self.files_read.load(Ordering::Relaxed)
     }
 
-    pub(super) fn take_progress(&self) -> u64 {
+    /// The number of bytes that were read, or need not be read, since it was asked for last.
+    pub fn take_progress(&self) -> u64 {
         self.progress.swap(0, Ordering::Relaxed)
     }
 
     /// Takes what the cache knows: the targets of files that have not changed since. False if the cache is damaged.
     ///
     /// `racy` is the time, in nanoseconds, for which a file had to be unchanged when it was read.
-    pub(super) fn remember(&self, cache: &StatFile, racy: i64) -> bool {
+    pub fn remember(&self, cache: &StatFile, racy: i64) -> bool {
         let before = cache.header.began.saturating_sub(racy);
-        let Ok(mut joined) = Joined::new(&self.state, Some(cache)) else { return false };
+        let Ok(mut joined) = Joined::new(&self.survey, Some(cache)) else { return false };
         let (mut shared, mut knowledge) = (locked(&self.hashed), locked(&self.knowledge));
         let hashed = Arc::make_mut(&mut shared);
         loop {
             match joined.next() {
                 Ok(Some((Some(index), Some(old)))) => {
-                    let Some(target) = old.target.filter(|_| self.state.entries.kind(index) == EntryKind::File) else {
+                    let Some(target) = old.target.filter(|_| self.survey.entries.kind(index) == EntryKind::File) else {
                         continue;
                     };
-                    let state = self.state.entries.state(index);
+                    let state = self.survey.entries.state(index);
                     let is_same = old.stat.is_some_and(|stat| stat.is_older_than(before) && stat == Stat::of(&state));
                     if hashed.targets.set(index, &target) && is_same {
                         knowledge[index] = Knowledge::Remembered;
@@ -158,7 +155,7 @@ impl Reading {
                 Ok(None) => return true,
                 Err(_) => {
                     // Nothing of it is used.
-                    *hashed = Hashed::new(Arc::clone(&self.state), hashed.suite);
+                    *hashed = Hashed::new(Arc::clone(&self.survey), hashed.suite);
                     knowledge.fill(Knowledge::Unknown);
                     return false;
                 }
@@ -169,7 +166,7 @@ impl Reading {
     /// Starts to read the files of which nothing is known, on all cores. No other reading is in progress.
     ///
     /// Extended attributes are read the first time.
-    pub(super) fn start(this: &Arc<Self>, is_first: bool) -> Result<()> {
+    pub fn start(this: &Arc<Self>, is_first: bool) -> Result<()> {
         locked(&this.queue).next = 0;
         let threads = thread::available_parallelism().map_or(1, NonZero::get);
         for number in 0..threads {
@@ -186,14 +183,14 @@ impl Reading {
     }
 
     /// Starts to collect the records that are payloads, without those that `base` has at the same paths.
-    pub(super) fn start_records(this: &Arc<Self>, recorded: Recorded, base: Option<Arc<StatFile>>) -> Result<()> {
+    pub fn start_records(this: &Arc<Self>, recorded: Recorded, base: Option<Arc<StatFile>>) -> Result<()> {
         let started = Self::spawn(this, move |reading| reading.collect_records(recorded, base.as_deref()));
         started.map_err(|_| Error::request("no thread can be started"))
     }
 
-    fn spawn(this: &Arc<Self>, work: impl FnOnce(&Self) -> Result<()> + Send + 'static) -> std::io::Result<()> {
+    fn spawn(this: &Arc<Self>, work: impl FnOnce(&Self) -> Result<()> + Send + 'static) -> io::Result<()> {
         locked(&this.queue).readers += 1;
-        let reader = Reader(Arc::clone(this));
+        let reader = ReadingThread(Arc::clone(this));
         let started = thread::Builder::new().name("coregw-read".to_owned()).spawn(move || {
             let failure = match catch_unwind(AssertUnwindSafe(|| work(&reader.0))) {
                 Ok(Ok(())) => return,
@@ -213,10 +210,10 @@ impl Reading {
                 queue.next = from + ENTRIES_AT_ONCE;
                 from
             };
-            if from >= self.state.entries.len() || self.is_stopped() {
+            if from >= self.survey.entries.count() || self.is_stopped() {
                 return;
             }
-            for index in from..self.state.entries.len().min(from + ENTRIES_AT_ONCE) {
+            for index in from..self.survey.entries.count().min(from + ENTRIES_AT_ONCE) {
                 if self.is_stopped() {
                     return;
                 }
@@ -226,12 +223,12 @@ impl Reading {
     }
 
     fn read(&self, index: usize, xattrs: bool) {
-        let is_file = self.state.entries.kind(index) == EntryKind::File;
+        let is_file = self.survey.entries.kind(index) == EntryKind::File;
         if is_file && locked(&self.knowledge)[index] == Knowledge::Unknown {
             self.read_file(index);
         }
         if xattrs {
-            let found = read_xattrs(&self.state, index);
+            let found = read_xattrs(&self.survey, index);
             self.change(|hashed| hashed.take_xattrs(index, found));
         }
     }
@@ -244,7 +241,7 @@ impl Reading {
         };
         let mut is_left_out = false;
         self.files_read.fetch_add(1, Ordering::Relaxed);
-        let read = contents::read_here(|| self.state.open(index), suite, &mut |cid, bytes| {
+        let read = contents::read_here(|| self.survey.open(index), suite, &mut |cid, bytes| {
             self.progress.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             // A file that was touched, and has the bytes of the last time.
             if old == Some(*cid) {
@@ -277,7 +274,7 @@ impl Reading {
     }
 
     fn collect_records(&self, recorded: Recorded, base: Option<&StatFile>) -> Result<()> {
-        let (hashed, mut joined) = (self.hashed(), Joined::new(&self.state, base)?);
+        let (hashed, mut joined) = (self.hashed(), Joined::new(&self.survey, base)?);
         while let Some((index, old)) = joined.next()? {
             let Some(index) = index else { continue };
             let Some(record) = hashed.record(index, recorded)? else { continue };
@@ -312,13 +309,13 @@ impl Reading {
     }
 
     /// Whether there is nothing to wait for.
-    pub(super) fn is_at_end(&self) -> bool {
+    pub fn is_at_end(&self) -> bool {
         let queue = locked(&self.queue);
         queue.readers == 0 && queue.ready.is_empty() && !queue.draft.is_full() && queue.failure.is_none()
     }
 
-    /// Waits for the next batch; None if there is none yet, or no more. A panic of a thread is resumed in the caller.
-    pub(super) fn next(&self, patience: Duration) -> Result<Option<PayloadBatch>> {
+    /// Waits for the next batch, and its number; None if there is none yet, or no more. A panic of a thread is resumed in the caller.
+    pub fn next(&self, patience: Duration) -> Result<Option<(u64, Draft)>> {
         let mut queue = locked(&self.queue);
         if queue.ready.is_empty() && queue.readers > 0 {
             queue = self.changed.wait_timeout(queue, patience).unwrap_or_else(PoisonError::into_inner).0;
@@ -337,12 +334,12 @@ impl Reading {
             let number = queue.handed_out;
             queue.handed_out += 1;
             queue.in_flight.insert(number);
-            PayloadBatch::new(number, draft)
+            (number, draft)
         }))
     }
 
     /// Lets the next batch be taken, though it is not full. No reading is in progress.
-    pub(super) fn flush(&self) {
+    pub fn flush(&self) {
         let mut queue = locked(&self.queue);
         if !queue.draft.is_empty() {
             let rest = std::mem::take(&mut queue.draft);
@@ -351,7 +348,7 @@ impl Reading {
     }
 
     /// Notes that the gateway holds the payloads of the batch with this number: those with these digests.
-    pub(super) fn acknowledge(&self, number: u64, digests: &[[u8; 32]]) {
+    pub fn acknowledge(&self, number: u64, digests: &[[u8; 32]]) {
         let mut queue = locked(&self.queue);
         queue.in_flight.remove(&number);
         for digest in digests {
@@ -361,7 +358,7 @@ impl Reading {
 
     /// Lists all of whose chunks are acknowledged; none while only few wait. At the end, when all batches are
     /// acknowledged, `all` that wait.
-    pub(super) fn take_lists(&self, all: bool) -> Result<Vec<Snapshot>> {
+    pub fn take_lists(&self, all: bool) -> Result<Vec<Snapshot>> {
         let chunks = {
             let mut queue = locked(&self.queue);
             let acknowledged = queue.in_flight.first().copied().unwrap_or(queue.handed_out);
@@ -373,7 +370,7 @@ impl Reading {
 
     /// The next files that are only remembered, from a place on: binary CIDs of payloads, and their places. Lists are
     /// to be read again, since their chunks are not remembered.
-    pub(super) fn doubtful(&self, from: usize, most: usize) -> (Vec<u8>, Vec<usize>, usize) {
+    pub fn doubtful(&self, from: usize, most: usize) -> (Vec<u8>, Vec<usize>, usize) {
         let (mut shared, mut knowledge) = (locked(&self.hashed), locked(&self.knowledge));
         let hashed = Arc::make_mut(&mut shared);
         let (mut cids, mut places) = (Vec::new(), Vec::new());
@@ -400,7 +397,7 @@ impl Reading {
     }
 
     /// Notes that these files have to be read again, because their payloads are missing.
-    pub(super) fn forget(&self, places: impl Iterator<Item = usize>) {
+    pub fn forget(&self, places: impl Iterator<Item = usize>) {
         let (mut shared, mut knowledge) = (locked(&self.hashed), locked(&self.knowledge));
         let hashed = Arc::make_mut(&mut shared);
         for index in places {
@@ -411,11 +408,46 @@ impl Reading {
 }
 
 /// A thread that reads, or was to be started: others must not wait for it after its end.
-struct Reader(Arc<Reading>);
+struct ReadingThread(Arc<Reading>);
 
-impl Drop for Reader {
+impl Drop for ReadingThread {
     fn drop(&mut self) {
         locked(&self.0.queue).readers -= 1;
         self.0.changed.notify_all();
+    }
+}
+
+/// Chunks of lists that wait to be sent, beyond which they are sent before all files are read.
+const MAX_CHUNKS: usize = 1 << 16;
+/// Lists that are sent at once: readers of CARs accept headers with 1,400 roots.
+const LISTS_AT_ONCE: usize = 500;
+
+/// The lists that wait, in the order in which their files were read.
+#[derive(Default)]
+pub struct WaitingLists {
+    /// The chunks of each, and the number of the last batch that may have one of them.
+    lists: VecDeque<(Vec<Chunk>, u64)>,
+    chunks: usize,
+}
+
+impl WaitingLists {
+    /// Adds a list. Its chunks are in batches up to the one of this number.
+    pub fn push(&mut self, chunks: Vec<Chunk>, batch: u64) {
+        self.chunks += chunks.len();
+        self.lists.push_back((chunks, batch));
+    }
+
+    /// Takes the next lists whose chunks are in batches before `acknowledged`; none while there are few. If `all`, it
+    /// does not matter how many there are, and all chunks are acknowledged.
+    pub fn take(&mut self, acknowledged: u64, all: bool) -> Vec<Vec<Chunk>> {
+        let mut taken = Vec::new();
+        let is_due = all || self.chunks > MAX_CHUNKS;
+        while is_due && taken.len() < LISTS_AT_ONCE {
+            let is_next = self.lists.front().is_some_and(|(_, batch)| all || *batch < acknowledged);
+            let Some((chunks, _)) = is_next.then(|| self.lists.pop_front()).flatten() else { break };
+            self.chunks -= chunks.len();
+            taken.push(chunks);
+        }
+        taken
     }
 }

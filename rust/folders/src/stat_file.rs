@@ -6,18 +6,21 @@
 //! ```
 //!
 //! It is read from start to end, as often as needed, and never held in memory.
+//! A folder and what was known of it the last time are joined side by side.
 
+use std::cmp::Ordering;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use core::codec::Codec;
-use core::payload::{Function, Hasher};
-use core::{Cid, varint};
-use coregw_core as core;
+use coregw_core::codec::Codec;
+use coregw_core::payload::{Function, Hasher};
+use coregw_core::{Cid, Error, Result, varint};
 
-use super::super::entries::FileState;
-use super::super::hashed::{Hashed, Recorded};
+use crate::entries::FileState;
+use crate::hashed::{Hashed, Recorded};
+use crate::survey::Survey;
 
 const MAGIC: &[u8] = b"coregw stat 4\n";
 const DIGEST_BYTES: usize = 36;
@@ -31,7 +34,7 @@ const HAS_RECORD: u8 = 4;
 
 /// What the file system said of a file that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stat {
+pub struct Stat {
     inode: u64,
     size: u64,
     mtime: i64,
@@ -39,55 +42,56 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    pub(super) fn of(state: &FileState) -> Self {
+    pub(crate) fn of(state: &FileState) -> Self {
         let FileState { inode, size, mtime_ns: mtime, ctime_ns: ctime, .. } = *state;
         Self { inode, size, mtime, ctime }
     }
 
     /// Whether the file had not changed for some time at this time, in nanoseconds since 1970.
-    pub(super) fn is_older_than(&self, time: i64) -> bool {
+    pub fn is_older_than(&self, time: i64) -> bool {
         self.mtime < time && self.ctime < time
     }
 }
 
 /// What was known of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct OldEntry {
-    pub(super) path: Vec<u8>,
+pub(crate) struct OldEntry {
+    pub(crate) path: Vec<u8>,
     /// The state of a file whose target is known.
-    pub(super) stat: Option<Stat>,
+    pub stat: Option<Stat>,
     /// The target in the folder's map.
-    pub(super) target: Option<Cid>,
+    pub target: Option<Cid>,
     /// The target in the map of attributes.
-    pub(super) record: Option<Cid>,
+    pub record: Option<Cid>,
 }
 
 /// What the file says of the whole folder.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Header {
+pub struct Header {
     /// The absolute path of the folder.
-    pub(super) folder: Vec<u8>,
+    pub folder: Vec<u8>,
     /// Whatever else the targets depend on.
-    pub(super) options: Vec<u8>,
+    pub options: Vec<u8>,
     /// When it was read, in nanoseconds since 1970.
-    pub(super) began: i64,
+    pub began: i64,
     /// The root of the folder's map.
-    pub(super) root: Vec<u8>,
+    pub root: Vec<u8>,
     /// The root of its map of attributes, or nothing.
-    pub(super) attributes: Vec<u8>,
+    pub attributes: Vec<u8>,
 }
 
 /// A file whose checksum is right.
-pub(super) struct StatFile {
+pub struct StatFile {
     file: File,
-    pub(super) header: Header,
+    /// What it says of the whole folder.
+    pub header: Header,
     /// Where the entries begin.
     start: u64,
 }
 
 impl StatFile {
     /// Opens and checks a file. None if it is missing, damaged, or of another folder, options or version. O(bytes).
-    pub(super) fn open(path: &Path, folder: &[u8], options: &[u8]) -> Option<Self> {
+    pub fn open(path: &Path, folder: &[u8], options: &[u8]) -> Option<Self> {
         let mut file = File::open(path).ok()?;
         let start = check(&mut file).ok()??;
         let mut reader = OldEntries::new(file.try_clone().ok()?, start).ok()?;
@@ -97,7 +101,7 @@ impl StatFile {
     }
 
     /// The entries, from the first one. Only one reader may be in use.
-    pub(super) fn entries(&self) -> io::Result<OldEntries> {
+    pub(crate) fn entries(&self) -> io::Result<OldEntries> {
         OldEntries::new(self.file.try_clone()?, self.start)
     }
 }
@@ -130,7 +134,7 @@ fn malformed() -> io::Error {
 }
 
 /// Reads entries in order.
-pub(super) struct OldEntries {
+pub(crate) struct OldEntries {
     reader: BufReader<File>,
     at: u64,
     path: Vec<u8>,
@@ -149,7 +153,7 @@ impl OldEntries {
     }
 
     /// The next entry; None at the end.
-    pub(super) fn next(&mut self) -> io::Result<Option<OldEntry>> {
+    pub fn next(&mut self) -> io::Result<Option<OldEntry>> {
         let Some(shared) = self.varint()? else { return Ok(None) };
         let others = self.string()?;
         self.path.truncate(usize::try_from(shared).map_err(|_| malformed())?);
@@ -217,14 +221,14 @@ impl FillBuf for BufReader<File> {
 ///
 /// # Errors
 /// Those of the file system. A record that is too long is left out; there is no root of it either.
-pub(super) fn write(file: &Path, header: &Header, hashed: &Hashed, recorded: Recorded) -> io::Result<()> {
+pub fn write(file: &Path, header: &Header, hashed: &Hashed, recorded: Recorded) -> io::Result<()> {
     let mut writer = StatWriter::create(file, header)?;
-    for index in 0..hashed.state.entries.len() {
+    for index in 0..hashed.survey.entries.count() {
         let target = hashed.targets.get(index);
         let record = hashed.record(index, recorded).ok().flatten().map(|record| record.target);
         if target.is_some() || record.is_some() {
             let stat = target.map(|_| Stat::of(&hashed.now(index)));
-            let path = hashed.state.entries.path(index).into_os_string().into_encoded_bytes();
+            let path = hashed.survey.entries.path(index).into_os_string().into_encoded_bytes();
             writer.push(&OldEntry { path, stat, target, record })?;
         }
     }
@@ -294,4 +298,117 @@ impl StatWriter {
         self.bytes.clear();
         Ok(())
     }
+}
+
+/// The entries of a survey joined with those of a cache, by path.
+pub(crate) struct Joined<'a> {
+    survey: &'a Survey,
+    next: usize,
+    /// The path of the next entry of the survey, if there is one.
+    path: Vec<u8>,
+    old: Option<OldEntries>,
+    pending: Option<OldEntry>,
+}
+
+/// A path's place in the survey, and what was known of it; at least one of the two.
+type Pair = (Option<usize>, Option<OldEntry>);
+
+impl<'a> Joined<'a> {
+    /// # Errors
+    /// [`Error::Damaged`] if the cache cannot be read.
+    pub fn new(survey: &'a Survey, cache: Option<&StatFile>) -> Result<Self> {
+        let old = cache.map(StatFile::entries).transpose().map_err(unreadable)?;
+        let mut joined = Self { survey, next: 0, path: Vec::new(), old, pending: None };
+        joined.find_path();
+        joined.read_old()?;
+        Ok(joined)
+    }
+
+    /// The next path, in key order.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if the cache cannot be read.
+    pub fn next(&mut self) -> Result<Option<Pair>> {
+        let is_there = self.next < self.survey.entries.count();
+        let order = match &self.pending {
+            Some(old) if is_there => compare(&self.path, &old.path),
+            Some(_) => Ordering::Greater,
+            None if is_there => Ordering::Less,
+            None => return Ok(None),
+        };
+        let index = (order != Ordering::Greater).then_some(self.next);
+        let old = if order == Ordering::Less { None } else { self.pending.take() };
+        if index.is_some() {
+            self.next += 1;
+            self.find_path();
+        }
+        if old.is_some() {
+            self.read_old()?;
+        }
+        Ok(Some((index, old)))
+    }
+
+    fn find_path(&mut self) {
+        self.path.clear();
+        // Paths are compared with those of the cache only.
+        if self.old.is_some() && self.next < self.survey.entries.count() {
+            self.path.extend_from_slice(self.survey.entries.path(self.next).as_os_str().as_bytes());
+        }
+    }
+
+    fn read_old(&mut self) -> Result<()> {
+        self.pending = match &mut self.old {
+            Some(old) => old.next().map_err(unreadable)?,
+            None => None,
+        };
+        Ok(())
+    }
+}
+
+fn unreadable(error: io::Error) -> Error {
+    Error::damaged(format!("the cache of files' states cannot be read: {error}"))
+}
+
+/// The order of the keys of two paths: a folder comes before what is in it, and that before the folder's siblings.
+fn compare(a: &[u8], b: &[u8]) -> Ordering {
+    let key = |byte: &u8| if *byte == b'/' { 0 } else { *byte };
+    a.iter().map(key).cmp(b.iter().map(key))
+}
+
+/// A path, and its targets before and after.
+pub type Change = (String, Option<Cid>, Option<Cid>);
+
+/// The changes of the folder's map and of its map of attributes since the cache was written; None if there are more
+/// than `most`. Those of attributes are left out if nothing is recorded. O(entries).
+///
+/// # Errors
+/// [`Error::Damaged`] if the cache cannot be read; [`Error::Input`] if a record is too long.
+pub fn changes(hashed: &Hashed, cache: &StatFile, recorded: Recorded, most: usize) -> Result<Option<[Vec<Change>; 2]>> {
+    let mut found = [Vec::new(), Vec::new()];
+    let mut joined = Joined::new(&hashed.survey, Some(cache))?;
+    while let Some((index, old)) = joined.next()? {
+        let of_old = |old: OldEntry| ([old.target, old.record.filter(|_| !recorded.is_nothing())], Some(old.path));
+        let (before, path) = old.map_or(([None; 2], None), of_old);
+        let mut after = [None; 2];
+        if let Some(index) = index {
+            after = [hashed.targets.get(index), hashed.record(index, recorded)?.map(|record| record.target)];
+        }
+        if before == after {
+            continue;
+        }
+        let path = match (path, index) {
+            (Some(path), _) => String::from_utf8_lossy(&path).into_owned(),
+            (None, Some(index)) => hashed.survey.entries.path(index).to_string_lossy().into_owned(),
+            (None, None) => continue,
+        };
+        for ((changes, before), after) in found.iter_mut().zip(before).zip(after) {
+            if before != after {
+                changes.push((path.clone(), before, after));
+            }
+        }
+        if found.iter().map(Vec::len).sum::<usize>() > most {
+            return Ok(None);
+        }
+    }
+    Ok(Some(found))
 }

@@ -3,26 +3,28 @@
 //! Every folder is opened from the top, name by name, with `O_NOFOLLOW`; names have no separators and are never `..`. So a
 //! link that somebody puts in the place of a folder leads to an error, and nothing is written where it points.
 
+use std::any::Any;
+use std::borrow::Cow;
 use std::ffi::CString;
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use super::attributes::FileStat;
-use super::batch::{self, Created};
-use super::failure::RestoreFailure;
-use super::lock::locked;
-use super::plan::{Folder, Kept, Placement, Plan, TOP};
+use crate::metadata::FileStat;
+use crate::parallel::locked;
+use crate::plan::{Created, Folder, Kept, Placement, Plan, PlannedFile, TOP};
 
 const OPEN_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// Does not block on a named pipe.
 const OPEN_FILE: OFlags = OFlags::WRONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
 /// The folder that everything is below, and the one for incomplete files.
-pub(super) struct Top {
+pub struct Top {
     top: OwnedFd,
     incomplete: Option<OwnedFd>,
     /// Files that stay open until they are complete.
@@ -43,7 +45,7 @@ const NEAR_FOLDERS: u32 = 8;
 /// A tree may be deeper than a process may have files open. Folders visited in the order of their paths, in either
 /// direction, are opened O(log depth) times each, with O(log depth) descriptors.
 #[derive(Default)]
-pub(super) struct LastFolder(Vec<OpenFolder>);
+pub struct LastFolder(Vec<OpenFolder>);
 
 struct OpenFolder {
     number: u32,
@@ -74,8 +76,8 @@ impl LastFolder {
 
 impl Top {
     /// Opens both. The paths themselves are the caller's own, and may lead through links.
-    pub fn open(top: &std::path::Path, incomplete: Option<&std::path::Path>) -> Result<Self, RestoreFailure> {
-        let open = |path: &std::path::Path| {
+    pub fn open(top: &Path, incomplete: Option<&Path>) -> Result<Self, RestoreFailure> {
+        let open = |path: &Path| {
             fs::open(path, OPEN_FOLDER.difference(OFlags::NOFOLLOW), Mode::empty())
                 .map_err(|error| RestoreFailure::io(error, path.to_string_lossy()))
         };
@@ -157,7 +159,7 @@ impl Top {
     }
 
     /// Opens a file for writing; the first call creates it, and the others open no other file.
-    pub fn open_file(&self, plan: &Plan, file: &batch::File, last: &mut LastFolder) -> Result<File, RestoreFailure> {
+    pub fn open_file(&self, plan: &Plan, file: &PlannedFile, last: &mut LastFolder) -> Result<File, RestoreFailure> {
         let place = (file.folder, &file.name);
         let mut created = locked(&file.created);
         if let Some(opened) = created.as_ref().and_then(|created| created.opened.as_ref()) {
@@ -182,7 +184,7 @@ impl Top {
     }
 
     /// Keeps the descriptor of a file that is not complete, if not too many are open.
-    pub fn keep_open(&self, file: &batch::File, opened: File) {
+    pub fn keep_open(&self, file: &PlannedFile, opened: File) {
         let mut created = locked(&file.created);
         let Some(created) = created.as_mut().filter(|created| created.opened.is_none()) else { return };
         if self.open_files.fetch_add(1, Ordering::Relaxed) < MAX_OPEN_FILES {
@@ -197,11 +199,11 @@ impl Top {
     pub fn finish_file(
         &self,
         plan: &Plan,
-        file: &batch::File,
+        file: &PlannedFile,
         opened: File,
         last: &mut LastFolder,
     ) -> Result<Option<FileStat>, RestoreFailure> {
-        let batch::File { number, folder, name, attributes, placement, .. } = file;
+        let PlannedFile { number, folder, name, attributes, placement, .. } = file;
         let refused = |error| failure(plan, *folder, name, error);
         let found = attributes.finish(&opened).map_err(refused)?;
         let created = locked(&file.created).take();
@@ -320,5 +322,33 @@ fn failure(plan: &Plan, folder: u32, name: &CString, error: Errno) -> RestoreFai
         Errno::INVAL | Errno::ILSEQ => RestoreFailure::Path(path, "not a valid file name here"),
         Errno::LOOP | Errno::NOTDIR => RestoreFailure::Path(path, "is not a folder"),
         _ => RestoreFailure::io(error, path.into()),
+    }
+}
+
+/// Why a restore failed.
+pub enum RestoreFailure {
+    /// Something is not as it has to be.
+    Core(coregw_core::Error),
+    /// A path that can't be written, and why.
+    Path(String, &'static str),
+    /// The operating system's error number, and the path.
+    Io(i32, String),
+    /// A bug.
+    Panic(Box<dyn Any + Send>),
+}
+
+impl From<coregw_core::Error> for RestoreFailure {
+    fn from(error: coregw_core::Error) -> Self {
+        Self::Core(error)
+    }
+}
+
+impl RestoreFailure {
+    pub(crate) fn io(error: Errno, path: Cow<'_, str>) -> Self {
+        Self::Io(error.raw_os_error(), path.into_owned())
+    }
+
+    pub(crate) fn os(error: &io::Error, path: &str) -> Self {
+        Self::Io(error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()), path.to_owned())
     }
 }

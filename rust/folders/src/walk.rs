@@ -11,14 +11,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::join::RESERVED_NAME;
 use core::{Error, InputCode, Result};
 use coregw_core as core;
-use coregw_folders::RESERVED_NAME;
 use rustix::fs::{self, AtFlags, Dir, FileType};
 
-use super::beneath::{Beneath, shown, why};
-use super::entries::{EntryKind, FileState, FolderDraft, FolderItems, Inventory};
-use super::ignores::{Excludes, Ignores, Opened};
+use crate::beneath::{Beneath, shown, why};
+use crate::entries::{EntryKind, FileState, FolderDraft, FolderItems, Inventory};
+use crate::ignores::{Excludes, Ignores, Opened};
+use crate::parallel::locked;
+use crate::watch::Watch;
 
 /// The maximum length of a path in a map, in bytes.
 const MAX_PATH_BYTES: usize = core::key::MAX_TEXT;
@@ -29,22 +31,24 @@ const WAIT: Duration = Duration::from_millis(50);
 
 /// What is left out, and why.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Skip {
-    pub(super) file: PathBuf,
-    pub(super) why: String,
+pub struct Skip {
+    /// Where it is.
+    pub file: PathBuf,
+    /// The reason, for people.
+    pub why: String,
 }
 
 /// What a walk found.
-pub(super) struct Walked {
-    pub(super) entries: Inventory,
-    pub(super) skips: Vec<Skip>,
+pub struct Walked {
+    pub(crate) entries: Inventory,
+    pub(crate) skips: Vec<Skip>,
     /// What patterns exclude, without what is below it.
-    pub(super) left_out: Vec<Skip>,
+    pub left_out: Vec<Skip>,
 }
 
 /// What becomes of that which no map has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unmapped {
+pub enum Unmapped {
     /// A name that is not UTF-8 or a path that is too long is an error; special files and the reserved name are skipped.
     Refused,
     /// All of it is skipped.
@@ -75,12 +79,12 @@ struct Shared {
     failures: Vec<(PathBuf, Error)>,
 }
 
-struct Walk<'a, F> {
+struct Walk<'a, W> {
     top: &'a Path,
     beneath: &'a Beneath,
     excludes: &'a Excludes,
     unmapped: Unmapped,
-    is_interrupted: &'a F,
+    watch: &'a W,
     shared: Mutex<Shared>,
     changed: Condvar,
 }
@@ -93,14 +97,13 @@ struct Walk<'a, F> {
 /// # Errors
 /// [`Error::Input`], naming the file, if a name is not UTF-8 or a path is too long, unless these are skipped, or if a file
 /// of patterns cannot be read or parsed; the first one in the order of paths. An interrupt ends the walk early.
-pub(super) fn walk(
+pub fn walk(
     (top, beneath): (&Path, &Beneath),
     excludes: &Excludes,
     unmapped: Unmapped,
-    is_interrupted: &(impl Fn() -> bool + Sync),
+    watch: &impl Watch,
 ) -> Result<Walked> {
-    let walk =
-        Walk { top, beneath, excludes, unmapped, is_interrupted, shared: Mutex::default(), changed: Condvar::new() };
+    let walk = Walk { top, beneath, excludes, unmapped, watch, shared: Mutex::default(), changed: Condvar::new() };
     {
         let mut shared = walk.lock();
         shared.jobs.push_back(WalkJob { number: 0, above: (0, 0), below: PathBuf::new(), ignores: None });
@@ -123,9 +126,9 @@ pub(super) fn walk(
     Ok(Walked { entries: Inventory::new(shared.folders), skips: shared.skips, left_out: shared.left_out })
 }
 
-impl<F: Fn() -> bool + Sync> Walk<'_, F> {
+impl<W: Watch> Walk<'_, W> {
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.shared)
     }
 
     /// Lists folders until none is left.
@@ -138,8 +141,8 @@ impl<F: Fn() -> bool + Sync> Walk<'_, F> {
 
     fn next_job(&self) -> Option<WalkJob> {
         loop {
-            // Not with the lock, since it may wait for the GIL.
-            let is_interrupted = (self.is_interrupted)();
+            // Not with the lock, since it may wait for the caller.
+            let is_interrupted = self.watch.is_interrupted();
             let mut shared = self.lock();
             if is_interrupted || !shared.failures.is_empty() {
                 return None;
@@ -182,7 +185,7 @@ impl<F: Fn() -> bool + Sync> Walk<'_, F> {
         let folder = self.beneath.open_folder(&job.below)?;
         let path = self.location(job);
         for (count, entry) in Dir::read_from(&folder)?.enumerate() {
-            if count % ENTRIES_BETWEEN_CHECKS == ENTRIES_BETWEEN_CHECKS - 1 && (self.is_interrupted)() {
+            if count % ENTRIES_BETWEEN_CHECKS == ENTRIES_BETWEEN_CHECKS - 1 && self.watch.is_interrupted() {
                 return Ok(());
             }
             let taken = match &entry {
@@ -231,7 +234,7 @@ impl<F: Fn() -> bool + Sync> Walk<'_, F> {
         if !state.has_mtime_of(&found) {
             self.skip(file(), INEXACT_TIME);
         }
-        if target.len() > coregw_folders::attributes::MAX_LINK_BYTES || !draft.push(kind, text(name), target, state) {
+        if target.len() > crate::attributes::MAX_LINK_BYTES || !draft.push(kind, text(name), target, state) {
             self.skip(file(), "the name or the target is too long");
         }
         Ok(())
@@ -300,9 +303,9 @@ impl<F: Fn() -> bool + Sync> Walk<'_, F> {
 }
 
 /// A thread that lists a folder; also if that panics, others must not wait for it.
-struct Busy<'a, 'b, F: Fn() -> bool + Sync>(&'a Walk<'b, F>);
+struct Busy<'a, 'b, W: Watch>(&'a Walk<'b, W>);
 
-impl<F: Fn() -> bool + Sync> Drop for Busy<'_, '_, F> {
+impl<W: Watch> Drop for Busy<'_, '_, W> {
     fn drop(&mut self) {
         self.0.lock().busy -= 1;
         self.0.changed.notify_all();
@@ -315,13 +318,13 @@ fn text(name: &CStr) -> &OsStr {
 }
 
 /// What is lost of an entry with such a time.
-pub(super) const INEXACT_TIME: &str = "its time is not between 1677 and 2262: the nearest is recorded";
+pub const INEXACT_TIME: &str = "its time is not between 1677 and 2262: the nearest is recorded";
 /// Why no path of a map has a name.
-pub(super) const NOT_UTF8: &str = "the name is not UTF-8";
+pub const NOT_UTF8: &str = "the name is not UTF-8";
 /// Why no map has a path.
-pub(super) const TOO_LONG: &str = "the path is longer than 4096 bytes";
+pub const TOO_LONG: &str = "the path is longer than 4096 bytes";
 
 /// The refusal of a file that no map has.
-pub(super) fn refused(file: &Path, why: &str) -> Error {
+pub fn refused(file: &Path, why: &str) -> Error {
     Error::input(InputCode::InvalidPath, format!("{}: {why}", shown(file)))
 }

@@ -1,4 +1,4 @@
-//! The work of a `FolderWriter`: what is to be written, jobs, the threads that do them, and what went wrong first.
+//! The work of a restore: what is to be written, jobs, the threads that do them, and what went wrong first.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,34 +9,27 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockRead
 use std::thread::{self, JoinHandle};
 
 use coregw_core::{Cid, Error, InputCode, Result};
-use pyo3::prelude::*;
-use pyo3::sync::{MutexExt as _, PyOnceLock, RwLockExt as _};
 
-use super::attributes::{Attributes, FileStat};
-use super::batch::{self, Files, NewFile, PlannedPayload};
-use super::failure::RestoreFailure;
-use super::folders::Top;
-use super::lock::locked;
-use super::plan::{Placement, Plan, TOP};
-use super::states::States;
-use crate::errors::{invalid, settle};
+use crate::metadata::{FileStat, Metadata};
+use crate::parallel::locked;
+use crate::plan::{self, Batch, Files, NewFile, Placement, Plan, PlannedFile, PlannedPayload, TOP};
+use crate::top::{RestoreFailure, Top};
 
 /// Bytes that wait for a thread, in all lanes together. A connection that brings more has to wait.
 const MAX_WAITING_BYTES: usize = 32 << 20;
 /// The size of a payload that nothing is known of, before any has come.
 const FIRST_GUESS_BYTES: u64 = 32 << 10;
-/// Files that wait to be requested, from which on nobody should add more.
-const MAX_WAITING_FILES: usize = 65_536;
-
 /// What a thread works on until nothing is left of it.
-pub(super) trait Job: Send + Sync {
+pub trait Job: Send + Sync {
+    /// Works until nothing is left.
     fn run(&self, work: &Writing);
 }
 
 /// What threads share.
-pub(super) struct Writing {
+pub struct Writing {
     plan: RwLock<Plan>,
-    pub top: Top,
+    pub(crate) top: Top,
+    /// Files that are not requested yet.
     pub files: Mutex<Files>,
     states: Mutex<States>,
     /// Whether what is at the top is moved elsewhere in the end.
@@ -50,19 +43,18 @@ pub(super) struct Writing {
     pub written: AtomicU64,
     /// Bytes of payloads that have come, and their number.
     pub received: AtomicU64,
-    pub payloads: AtomicU64,
+    pub(crate) payloads: AtomicU64,
     /// Buffers of finished lanes, for the next ones: new memory is cleared by the system when it is first written to.
     buffers: Mutex<Vec<Vec<u8>>>,
     queue: Mutex<Queue>,
     wake: Condvar,
     room: Condvar,
     failure: Mutex<Option<RestoreFailure>>,
-    exception: PyOnceLock<Option<PyErr>>,
     is_stopped: AtomicBool,
 }
 
 /// The payloads of a file: their CIDs and sizes.
-pub(super) type Parts<'a> = &'a [(Cid, Option<u64>)];
+pub type Parts<'a> = &'a [(Cid, Option<u64>)];
 
 #[derive(Default)]
 struct Queue {
@@ -71,7 +63,7 @@ struct Queue {
 }
 
 impl Writing {
-    pub fn new(top: Top, is_moved: bool, max_bytes: u64) -> Self {
+    pub(crate) fn new(top: Top, is_moved: bool, max_bytes: u64) -> Self {
         Self {
             plan: RwLock::new(Plan::new()),
             top,
@@ -89,7 +81,6 @@ impl Writing {
             wake: Condvar::new(),
             room: Condvar::new(),
             failure: Mutex::new(None),
-            exception: PyOnceLock::new(),
             is_stopped: AtomicBool::new(false),
         }
     }
@@ -175,17 +166,9 @@ impl Writing {
         self.stop();
     }
 
-    /// Raises the first failure, if there is one: the same exception for each caller, since any of them may report it.
-    pub fn raise(&self, py: Python<'_>) -> PyResult<()> {
-        if !self.is_stopped() {
-            return Ok(());
-        }
-        let taken = || {
-            let failure = locked(&self.failure).take();
-            failure.map(|failure| failure.into_exception(py))
-        };
-        let stopped = || invalid(InputCode::InvalidRequest, "the writer has been stopped");
-        Err(self.exception.get_or_init(py, taken).as_ref().map_or_else(stopped, |error| error.clone_ref(py)))
+    /// The first failure, unless it was taken before.
+    pub fn take_failure(&self) -> Option<RestoreFailure> {
+        locked(&self.failure).take()
     }
 
     /// Nothing more is written; what has come is dropped.
@@ -195,6 +178,7 @@ impl Writing {
         self.room.notify_all();
     }
 
+    /// Whether nothing more is written.
     pub fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Acquire)
     }
@@ -215,19 +199,15 @@ impl Writing {
         self.plan.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is planned, to be changed: the files first, as everywhere.
+    /// What is planned, to be changed: the files first, as everywhere. Waits for threads, which may make folders.
     pub fn planned(&self) -> (MutexGuard<'_, Files>, RwLockWriteGuard<'_, Plan>) {
         (locked(&self.files), self.plan_mut())
     }
 
-    /// Changes what is planned, with the GIL held. It is released while a thread has the locks, which may make folders.
-    pub fn change<T>(&self, py: Python<'_>, change: impl FnOnce(&mut Plan, &mut Files) -> Result<T>) -> PyResult<T> {
-        let outcome = {
-            let mut files = self.files.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
-            let mut plan = self.plan.write_py_attached(py).unwrap_or_else(PoisonError::into_inner);
-            catch_unwind(AssertUnwindSafe(|| change(&mut plan, &mut files)))
-        };
-        settle(outcome)
+    /// The same; none if a thread has one of the locks.
+    pub fn try_planned(&self) -> Option<(MutexGuard<'_, Files>, RwLockWriteGuard<'_, Plan>)> {
+        // A lock that a panic has poisoned counts as taken: `planned` takes it.
+        Some((self.files.try_lock().ok()?, self.plan.try_write().ok()?))
     }
 
     /// Adds a file that consists of these payloads, at least one; `list` is the root of their list.
@@ -236,12 +216,12 @@ impl Writing {
         (plan, files): (&mut Plan, &mut Files),
         (below, path): (u32, &[String]),
         (parts, list): (Parts<'_>, Option<&Cid>),
-        attributes: Attributes,
+        attributes: Metadata,
         placement: Placement,
     ) -> Result<()> {
         let place = plan.place(below, path)?;
         let shown = || plan.path(place.0, &place.1).escape_debug().to_string();
-        let size = batch::known_size(parts).map_err(|error| error.within(&shown()))?;
+        let size = plan::known_size(parts).map_err(|error| error.within(&shown()))?;
         self.count(size, shown)?;
         let number = files.count;
         let bytes = files.bytes.checked_add(size).ok_or_else(|| {
@@ -269,7 +249,7 @@ impl Writing {
     }
 
     /// Counts the bytes of a payload where its size was not known before it came.
-    pub fn count_unknown(&self, batch: &batch::Batch, payload: &PlannedPayload, size: u64) -> Result<()> {
+    pub fn count_unknown(&self, batch: &Batch, payload: &PlannedPayload, size: u64) -> Result<()> {
         if payload.is_counted.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
@@ -280,17 +260,6 @@ impl Writing {
         self.count(bytes, || self.plan().path(file.folder, &file.name).escape_debug().to_string())
     }
 
-    /// The number of files that were added, and the sum of their sizes, if these are known.
-    pub fn added(&self, py: Python<'_>) -> (u32, Option<u64>) {
-        let files = self.files.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
-        (files.count, (!files.has_unknown_sizes).then_some(files.bytes))
-    }
-
-    /// Whether so many files wait that no more should be added.
-    pub fn has_enough_files(&self, py: Python<'_>) -> bool {
-        self.files.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner).draft.len() >= MAX_WAITING_FILES
-    }
-
     /// The size of a payload that nothing is known of: that of those that have come on average.
     pub fn mean_size(&self) -> u64 {
         let (count, received) = (self.payloads.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed));
@@ -298,7 +267,7 @@ impl Writing {
     }
 
     /// Notes the state of a complete file; none if somebody else has changed it already.
-    pub fn note(&self, file: &batch::File, state: Option<FileStat>, payload: &PlannedPayload) {
+    pub fn note(&self, file: &PlannedFile, state: Option<FileStat>, payload: &PlannedPayload) {
         let Some(state) = state else { return };
         let target = file.list.as_ref().map_or_else(|| payload.cid(), |list| Cid::trusted(list));
         let path = self.plan().path(file.folder, &file.name);
@@ -314,4 +283,52 @@ impl Writing {
     pub fn take_states(&self) -> States {
         std::mem::take(&mut *locked(&self.states))
     }
+}
+
+/// What a writer has written since it was asked last.
+#[derive(Default)]
+pub struct States {
+    /// `[path, [inode, size, mtime, ctime], target]` for each file.
+    pub entries: Vec<u8>,
+    /// The number of files.
+    pub count: u64,
+    /// The latest time of a change, in nanoseconds since 1970.
+    pub newest: i64,
+    /// The same for files that are not below a folder, if they are kept apart.
+    pub top: Vec<TopState>,
+}
+
+/// The name, state and target of a file.
+pub type TopState = (String, (u64, i64, i64, i64), String);
+
+impl States {
+    pub(crate) fn add(&mut self, path: &str, state: FileStat, target: &Cid) {
+        let time = |time: i128| i64::try_from(time).unwrap_or(i64::MAX);
+        let (mtime, ctime) = (time(state.mtime), time(state.ctime));
+        let out = &mut self.entries;
+        out.push(0x93);
+        write_text(out, path);
+        out.push(0x94);
+        out.push(0xcf);
+        out.extend(state.inode.to_be_bytes());
+        for number in [state.size, mtime, ctime] {
+            out.push(0xd3);
+            out.extend(number.to_be_bytes());
+        }
+        write_text(out, &target.text());
+        self.count += 1;
+        self.newest = self.newest.max(ctime);
+    }
+
+    pub(crate) fn add_at_top(&mut self, name: String, state: FileStat, target: &Cid) {
+        let time = |time: i128| i64::try_from(time).unwrap_or(i64::MAX);
+        let times = (time(state.mtime), time(state.ctime));
+        self.top.push((name, (state.inode, state.size, times.0, times.1), target.text()));
+    }
+}
+
+fn write_text(out: &mut Vec<u8>, text: &str) {
+    out.push(0xdb);
+    out.extend((text.len() as u32).to_be_bytes());
+    out.extend(text.as_bytes());
 }

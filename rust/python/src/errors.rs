@@ -93,7 +93,7 @@ pub fn not_found(missing: Missing, what: impl Into<String>) -> PyErr {
 }
 
 /// The `CoregwError` for a panic, which is a bug of coregw.
-fn of_panic(panic: &(dyn Any + Send)) -> PyErr {
+pub fn of_panic(panic: &(dyn Any + Send)) -> PyErr {
     let message = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     Python::attach(|py| {
         let message = format!("a bug in coregw: {}", message.unwrap_or("a panic without a message"));

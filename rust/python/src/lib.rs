@@ -1,5 +1,4 @@
-//! The extension `coregw._core`: the Python binding of `coregw-core`, `coregw-ops`,
-//! `coregw-folders` and `coregw-front`.
+//! The extension `coregw._core`: the Python binding of `coregw-core`, `coregw-ops`, `coregw-folders` and `coregw-front`.
 //!
 //! A function here converts its arguments, releases the GIL for long work (`detach`), calls a crate, and converts the
 //! result; all rules are in the crates. Types are in `python/coregw/_core.pyi`, which repeats the docstrings from here.
@@ -13,16 +12,14 @@ mod convert;
 mod detach;
 mod engine;
 mod errors;
-mod files;
+mod folders;
 mod http;
 mod list;
 mod map;
-mod parallel;
 mod path;
 mod payload;
-#[cfg(unix)]
-mod restore;
 mod results;
+mod signals;
 mod sorting;
 mod tuples;
 mod verify;
@@ -56,18 +53,24 @@ mod _core {
     #[pymodule_export]
     use crate::engine::operation::Operation;
     #[pymodule_export]
-    use crate::files::attributes::{decode_attributes, encode_attributes};
+    use crate::folders::attributes::{decode_attributes, encode_attributes};
     #[pymodule_export]
-    use crate::files::chunks::chunk_sizes;
+    use crate::folders::chunks::chunk_sizes;
     #[cfg(unix)]
     #[pymodule_export]
-    use crate::files::folder::{HashedFolder, hash_survey};
+    use crate::folders::hashed::{HashedFolder, hash_survey};
     #[cfg(unix)]
     #[pymodule_export]
-    use crate::files::survey::{Survey, survey};
+    use crate::folders::listing::FolderListing;
     #[cfg(unix)]
     #[pymodule_export]
-    use crate::files::upload::{FolderLines, FolderUpload, PayloadBatch};
+    use crate::folders::restore::{FolderWriter, PayloadSink, files_match};
+    #[cfg(unix)]
+    #[pymodule_export]
+    use crate::folders::survey::{Survey, survey};
+    #[cfg(unix)]
+    #[pymodule_export]
+    use crate::folders::upload::{FolderLines, FolderUpload, PayloadBatch};
     #[pymodule_export]
     use crate::http::{entity_bytes, is_media_type, negotiate, precondition_status, select_range};
     #[pymodule_export]
@@ -78,9 +81,6 @@ mod _core {
     use crate::path::encode_key;
     #[pymodule_export]
     use crate::payload::{PayloadHasher, codec_code, is_linkless, payload_cid, payload_matches};
-    #[cfg(unix)]
-    #[pymodule_export]
-    use crate::restore::{FolderListing, FolderWriter, PayloadSink, files_match};
     #[pymodule_export]
     use crate::results::{
         check_json, split_envelope, verify_diff, verify_map_proof, verify_read, verify_resolve, verify_scan_result,
@@ -107,7 +107,7 @@ mod _core {
             module.add(tuple.name, tuple.class(py)?)?;
         }
         #[cfg(not(unix))]
-        crate::files::unsupported::add(module)?;
+        crate::folders::unsupported::add(module)?;
         Ok(())
     }
 }

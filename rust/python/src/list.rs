@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use core::{Cid, InputCode, Missing, Snapshot, Suite};
 use coregw_core as core;
+use coregw_folders::parallel::Cores;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PySlice, PyString, PyTuple};
@@ -13,7 +14,6 @@ use crate::cid::{cid, hash, text};
 use crate::convert::{self, ArgumentError, type_name};
 use crate::detach::{self, Work};
 use crate::errors::{call, invalid, not_found};
-use crate::parallel::Cores;
 use crate::tuples;
 
 /// A whole list of targets in memory (protocol section 3). Immutable; hashable by its root.

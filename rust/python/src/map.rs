@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use core::{Arcs, Cid, Key, Keys, Missing, Snapshot, Suite, Window};
 use coregw_core as core;
+use coregw_folders::parallel::{self, Cores};
 use coregw_ops::json;
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
@@ -14,7 +15,6 @@ use crate::cid::{hash, text};
 use crate::convert::{self, ArgumentError};
 use crate::detach::{self, Work};
 use crate::errors::{call, not_found};
-use crate::parallel::{self, Cores};
 use crate::path::{self, PathLike};
 use crate::sorting::pairs;
 use crate::{change, tuples};

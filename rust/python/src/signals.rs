@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Instant;
 
+use coregw_folders::watch::Watch;
 use pyo3::prelude::*;
 
 /// The time between two checks for signals.
@@ -42,29 +43,6 @@ impl Signals {
         }
     }
 
-    /// Counts work that is done, and is otherwise as `is_interrupted`.
-    pub fn is_interrupted_after(&self, amount: u64) -> bool {
-        self.done.fetch_add(amount, Ordering::Relaxed);
-        self.is_interrupted()
-    }
-
-    /// Whether a signal handler or the callable has raised an exception. Only the caller's thread attaches to Python, and
-    /// rarely.
-    pub fn is_interrupted(&self) -> bool {
-        let now = self.began.elapsed().as_millis() as u64;
-        if thread::current().id() == self.caller && now >= self.last_check.load(Ordering::Relaxed) + CHECK_MILLISECONDS
-        {
-            self.last_check.store(now, Ordering::Relaxed);
-            self.check();
-        }
-        self.is_interrupted.load(Ordering::Relaxed)
-    }
-
-    /// Looks for signals and reports progress, if it is time to.
-    pub fn look(&self) {
-        let _is_interrupted = self.is_interrupted();
-    }
-
     fn check(&self) {
         let checked = Python::attach(|py| {
             py.check_signals()?;
@@ -84,5 +62,23 @@ impl Signals {
             self.check();
         }
         self.raised.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    }
+}
+
+impl Watch for Signals {
+    /// Whether a signal handler or the callable has raised an exception. Only the caller's thread attaches to Python, and
+    /// rarely.
+    fn is_interrupted(&self) -> bool {
+        let now = self.began.elapsed().as_millis() as u64;
+        if thread::current().id() == self.caller && now >= self.last_check.load(Ordering::Relaxed) + CHECK_MILLISECONDS
+        {
+            self.last_check.store(now, Ordering::Relaxed);
+            self.check();
+        }
+        self.is_interrupted.load(Ordering::Relaxed)
+    }
+
+    fn progress(&self, bytes: u64) {
+        self.done.fetch_add(bytes, Ordering::Relaxed);
     }
 }

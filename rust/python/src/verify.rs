@@ -2,6 +2,7 @@
 
 use core::{InputCode, Keys, Kind, RootCid, verify};
 use coregw_core as core;
+use coregw_folders::parallel;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
@@ -10,7 +11,7 @@ use crate::convert::{self, ArgumentError, BytesLike};
 use crate::detach::{self, Work};
 use crate::errors::{call, exception, invalid};
 use crate::path::{self, PathLike, PendingKey};
-use crate::{change, parallel, tuples};
+use crate::{change, tuples};
 
 /// Verify an inclusion or absence proof of a path (protocol section 4, *get*).
 ///

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use coregw_core as core;
+use coregw_folders::parallel::{self, Cores};
 use coregw_ops as ops;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -16,7 +17,6 @@ use crate::engine::cache::{PageCache, root_bytes, root_of};
 use crate::engine::car::CarReader;
 use crate::engine::need::Polled;
 use crate::errors::call;
-use crate::parallel::{self, Cores};
 use crate::results;
 use crate::sorting::ArcSorter;
 

@@ -7,6 +7,9 @@ use std::sync::Arc;
 use core::Suite;
 use coregw_core as core;
 use coregw_folders::FolderRoots;
+use coregw_folders::contents::Chunk;
+use coregw_folders::entries::EntryKind;
+use coregw_folders::hashed::{Hashed, Recorded, Totals};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -15,16 +18,9 @@ use crate::cid::{CidLike, text};
 use crate::convert;
 use crate::detach::{self, Work};
 use crate::errors::{call, invalid};
-use crate::parallel;
+use crate::signals::Signals;
 
-use super::contents::{self, Chunk, Contents, Unread};
-use super::entries::EntryKind;
-use super::hashed::{Hashed, Recorded, Totals, Xattrs, read_xattrs};
-use super::signals::Signals;
-use super::survey::{Survey, each_item, place};
-
-/// Files that are hashed before their results are put away.
-const FILES_AT_ONCE: usize = 4096;
+use super::survey::{Survey, each_item, entry, pairs, place};
 
 /// A folder whose files were read: their targets, and the roots of the folder's maps. Made by `hash_survey`.
 ///
@@ -35,20 +31,6 @@ pub struct HashedFolder {
     /// The chunks of the files that are lists.
     chunks: BTreeMap<usize, Vec<Chunk>>,
     totals: Totals,
-}
-
-/// What became of one entry.
-enum Outcome {
-    Read(Contents),
-    Unread(Unread),
-    /// There is nothing to read: a link, a folder, or a file whose target is known.
-    Nothing,
-}
-
-/// What was found at one entry.
-struct Found {
-    outcome: Outcome,
-    xattrs: Xattrs,
 }
 
 /// Read and hash the files of a survey on all cores, with the GIL released. Each byte is read once. O(bytes).
@@ -94,7 +76,7 @@ pub fn hash_survey(
         folder.take_known(known)?;
     }
     let folder = detach::run(found.py(), Work::Unbounded, || {
-        folder.read_all(xattrs, &signals);
+        folder.chunks = folder.hashed.read_all(xattrs, &signals);
         folder.totals = folder.hashed.totals();
         Ok(folder)
     });
@@ -104,67 +86,21 @@ pub fn hash_survey(
 
 impl HashedFolder {
     fn take_known(&mut self, known: &Bound<'_, PyAny>) -> PyResult<()> {
-        let state = Arc::clone(&self.hashed.state);
+        let entries = &Arc::clone(&self.hashed.survey).entries;
         convert::for_each(&known.call_method0("items")?, |_, item| {
             let (index, (target, size)) = item.extract::<(isize, (CidLike, u64))>()?;
-            let index = place(index, state.entries.len())?;
-            if state.entries.kind(index) != EntryKind::File {
+            let index = place(index, entries.count())?;
+            if entries.kind(index) != EntryKind::File {
                 return Err(PyIndexError::new_err(format!("known: entry {index} is not a file")));
             }
             if !self.hashed.targets.set(index, &target.0) {
                 let what = format!("known: entry {index}: {} is not the target of a file", target.0);
                 return Err(invalid(core::InputCode::KindMismatch, what));
             }
-            self.hashed.take(index, &target.0, state.entries.state(index).with_size(size));
+            self.hashed.take(index, &target.0, entries.state(index).with_size(size));
             Ok(())
         })
     }
-
-    fn read_all(&mut self, xattrs: bool, signals: &Signals) {
-        let count = self.hashed.state.entries.len();
-        for from in (0..count).step_by(FILES_AT_ONCE) {
-            let places: Vec<_> = (from..count.min(from + FILES_AT_ONCE)).collect();
-            let hashed = &self.hashed;
-            let find = |&index: &usize| find(hashed, index, xattrs, signals);
-            let found = parallel::map_watched(&places, find, &|| signals.look());
-            if signals.is_interrupted() {
-                return;
-            }
-            for (index, found) in places.into_iter().zip(found) {
-                self.take(index, found);
-            }
-        }
-    }
-
-    fn take(&mut self, index: usize, found: Found) {
-        match found.outcome {
-            Outcome::Read(read) => {
-                if let Some(chunks) = self.hashed.take_contents(index, read) {
-                    self.chunks.insert(index, chunks);
-                }
-            }
-            Outcome::Unread(Unread::Skipped(why)) => self.hashed.skip(index, why),
-            Outcome::Unread(Unread::Interrupted) | Outcome::Nothing => {}
-        }
-        self.hashed.take_xattrs(index, found.xattrs);
-    }
-}
-
-/// Reads one entry.
-fn find(hashed: &Hashed, index: usize, xattrs: bool, signals: &Signals) -> Found {
-    let mut found = Found { outcome: Outcome::Nothing, xattrs: Xattrs::default() };
-    if signals.is_interrupted() {
-        return found;
-    }
-    if hashed.state.entries.kind(index) == EntryKind::File && !hashed.targets.is_known(index) {
-        let is_interrupted_after = &mut |_: &_, bytes: &[u8]| signals.is_interrupted_after(bytes.len() as u64);
-        let read = contents::read_here(|| hashed.state.open(index), hashed.suite, is_interrupted_after);
-        found.outcome = read.map_or_else(Outcome::Unread, Outcome::Read);
-    }
-    if xattrs {
-        found.xattrs = read_xattrs(&hashed.state, index);
-    }
-    found
 }
 
 /// A record: the path, the target, and the record's bytes.
@@ -191,7 +127,7 @@ pub(super) fn roots_by<'py>(
 #[pymethods]
 impl HashedFolder {
     fn __len__(&self) -> usize {
-        self.hashed.state.entries.len()
+        self.hashed.survey.entries.count()
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -200,8 +136,8 @@ impl HashedFolder {
 
     /// The entry of the survey, with the size, mode and times with which it was read.
     fn __getitem__<'py>(&self, py: Python<'py>, index: isize) -> PyResult<Bound<'py, PyAny>> {
-        let index = place(index, self.hashed.state.entries.len())?;
-        self.hashed.state.entry(py, index, self.hashed.now(index))
+        let index = place(index, self.hashed.survey.entries.count())?;
+        entry(py, &self.hashed.survey.entries, index, self.hashed.now(index))
     }
 
     /// The number of files that have targets.
@@ -219,7 +155,7 @@ impl HashedFolder {
     /// What was skipped, by the survey or since: pairs of location and reason, in the order of locations.
     #[getter]
     fn skipped(&self) -> Vec<(PathBuf, String)> {
-        self.hashed.all_skips().into_iter().map(|skip| (skip.file, skip.why)).collect()
+        pairs(&self.hashed.all_skips())
     }
 
     /// Return the target of an entry of the survey as text; None if it is not a file, or was skipped. O(1).
@@ -230,7 +166,7 @@ impl HashedFolder {
     /// Raises:
     ///     IndexError: If there is no such position.
     fn target<'py>(&self, py: Python<'py>, index: isize) -> PyResult<Option<Bound<'py, PyString>>> {
-        let index = place(index, self.hashed.state.entries.len())?;
+        let index = place(index, self.hashed.survey.entries.count())?;
         Ok(self.hashed.targets.get(index).map(|target| text(py, &target)))
     }
 
@@ -275,9 +211,9 @@ impl HashedFolder {
     #[pyo3(signature = (attributes = "all", owner = false), text_signature = "($self, attributes='all', owner=False)")]
     fn records<'py>(&self, py: Python<'py>, attributes: &str, owner: bool) -> PyResult<Vec<RecordTuple<'py>>> {
         let recorded = call(|| Recorded::new(attributes, owner))?;
-        let entries = &self.hashed.state.entries;
+        let entries = &self.hashed.survey.entries;
         let mut records = Vec::new();
-        for index in 0..entries.len() {
+        for index in 0..entries.count() {
             if let Some(record) = call(|| self.hashed.record(index, recorded))? {
                 let path = entries.path(index).to_string_lossy().into_owned();
                 records.push((path, text(py, &record.target), PyBytes::new(py, &record.bytes)));

@@ -1,46 +1,32 @@
-//! `FolderWriter`: payloads to files below one folder, verified and written by threads that need no GIL.
-
-mod attributes;
-mod batch;
-mod compare;
-mod failure;
-mod folders;
-mod lane;
-mod listing;
-mod lock;
-mod plan;
-mod sink;
-mod states;
-mod write;
-mod writing;
+//! `FolderWriter`, `PayloadSink` and `files_match`: folders that are restored, and files that are compared.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, PoisonError};
 
+use core::{Cid, InputCode};
 use coregw_core as core;
+use coregw_folders::beneath::Beneath;
+use coregw_folders::compare::{self, ComparedFile};
+use coregw_folders::lane::{self, Lane, Received};
+use coregw_folders::metadata::{FileIdentity, Metadata};
+use coregw_folders::plan::{Files, Plan, PlannedPayload};
+use coregw_folders::restore::Restore;
+use coregw_folders::top::RestoreFailure;
+use coregw_folders::writer::TopState;
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt as _;
-use pyo3::types::PyBytes;
+use pyo3::sync::{MutexExt as _, PyOnceLock};
+use pyo3::types::{PyBytes, PyString};
 
-use crate::cid::CidLike;
+use crate::cid::{CidLike, text};
 use crate::convert::BytesLike;
 use crate::detach::{self, Work};
-use crate::errors::invalid;
+use crate::errors::{call, exception, invalid, of_panic};
+use crate::signals::Signals;
 
-pub use compare::files_match;
-pub use listing::FolderListing;
-pub use sink::PayloadSink;
-
-use attributes::{Attributes, FileIdentity};
-use failure::RestoreFailure;
-use folders::Top;
-use lane::Lane;
-use lock::locked;
-use plan::Placement;
-use states::TopState;
-use writing::Writing;
+use super::listing::{EntryTuple, FolderListing};
+use super::survey::os_error;
 
 /// Files as MessagePack, their number, the latest change, files at the top.
 type StatesTuple<'py> = (Bound<'py, PyBytes>, u64, i64, Vec<TopState>);
@@ -64,10 +50,55 @@ type StatesTuple<'py> = (Bound<'py, PyBytes>, u64, i64, Vec<TopState>);
 /// Raises:
 ///     OSError: If a folder can't be opened.
 #[pyclass(frozen, module = "coregw._core")]
-pub struct FolderWriter {
-    work: Arc<Writing>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-    is_direct: bool,
+pub struct FolderWriter(Arc<Restoring>);
+
+/// What a writer and its sinks share.
+struct Restoring {
+    restore: Restore,
+    /// The first failure: the same exception for each caller, since any of them may report it.
+    failure: PyOnceLock<Option<PyErr>>,
+}
+
+impl Restoring {
+    /// Raises the first failure, if there is one.
+    fn raise(&self, py: Python<'_>) -> PyResult<()> {
+        let work = self.restore.work();
+        if !work.is_stopped() {
+            return Ok(());
+        }
+        let taken = || work.take_failure().map(|failure| into_exception(failure, py));
+        let stopped = || invalid(InputCode::InvalidRequest, "the writer has been stopped");
+        Err(self.failure.get_or_init(py, taken).as_ref().map_or_else(stopped, |error| error.clone_ref(py)))
+    }
+
+    /// Changes what is planned. The GIL is released if a thread has the locks, which may make folders.
+    fn change<T: Send>(
+        &self,
+        py: Python<'_>,
+        change: impl FnOnce(&mut Plan, &mut Files) -> core::Result<T> + Send,
+    ) -> PyResult<T> {
+        let work = self.restore.work();
+        match work.try_planned() {
+            Some((mut files, mut plan)) => call(|| change(&mut plan, &mut files)),
+            None => detach::run(py, Work::Unbounded, || {
+                let (mut files, mut plan) = work.planned();
+                change(&mut plan, &mut files)
+            }),
+        }
+    }
+}
+
+/// The exception for a failure.
+fn into_exception(failure: RestoreFailure, py: Python<'_>) -> PyErr {
+    match failure {
+        RestoreFailure::Core(error) => exception(error),
+        RestoreFailure::Path(path, why) => invalid(InputCode::InvalidPath, format!("{}: {why}", path.escape_debug())),
+        RestoreFailure::Io(number, path) => {
+            let text = py.import("os").and_then(|os| os.call_method1("strerror", (number,)));
+            text.map_or_else(|error| error, |text| PyOSError::new_err((number, text.unbind(), path)))
+        }
+        RestoreFailure::Panic(panic) => of_panic(&*panic),
+    }
 }
 
 #[pymethods]
@@ -81,12 +112,9 @@ impl FolderWriter {
         is_moved: bool,
         max_bytes: Option<u64>,
     ) -> PyResult<Self> {
-        let top = Top::open(&folder, incomplete.as_deref()).map_err(|failure| failure.into_exception(py))?;
-        Ok(Self {
-            work: Arc::new(Writing::new(top, is_moved, max_bytes.unwrap_or(u64::MAX))),
-            threads: Mutex::default(),
-            is_direct: incomplete.is_none(),
-        })
+        let restore = Restore::open(&folder, incomplete.as_deref(), is_moved, max_bytes.unwrap_or(u64::MAX))
+            .map_err(|failure| into_exception(failure, py))?;
+        Ok(Self(Arc::new(Restoring { restore, failure: PyOnceLock::new() })))
     }
 
     /// Add a folder; no segments are the folder itself. The folders above a path are added with it.
@@ -114,21 +142,13 @@ impl FolderWriter {
         exists: bool,
         below: u32,
     ) -> PyResult<u32> {
-        self.work.change(py, |plan, _| {
-            let number = plan.folder(below, &segments)?;
-            let folder = &mut plan.folders[number as usize];
-            let given = Attributes { mode, mtime: mtime_ns, ..Attributes::default() };
-            if !given.is_empty() {
-                folder.attributes = given;
-            }
-            folder.exists |= exists;
-            Ok(number)
-        })
+        let known = Metadata { mode, mtime: mtime_ns, ..Metadata::default() };
+        self.0.change(py, |plan, _| plan.add_folder(below, &segments, known, exists))
     }
 
     /// Return the number of a folder in the folder of another number; None if it was not added.
     fn folder_in(&self, py: Python<'_>, folder: u32, name: &str) -> PyResult<Option<u32>> {
-        self.work.change(py, |plan, _| Ok(plan.folder_in(folder, name)))
+        self.0.change(py, |plan, _| Ok(plan.folder_in(folder, name)))
     }
 
     /// Return the number of the folder above another one.
@@ -136,7 +156,7 @@ impl FolderWriter {
     /// Raises:
     ///     InvalidInput: If no folder has this number.
     fn folder_above(&self, py: Python<'_>, folder: u32) -> PyResult<u32> {
-        self.work.change(py, |plan, _| Ok(plan.folders[plan.known(folder)? as usize].parent))
+        self.0.change(py, |plan, _| plan.above(folder))
     }
 
     /// Add a file that consists of payloads.
@@ -171,17 +191,17 @@ impl FolderWriter {
         executable: bool,
     ) -> PyResult<()> {
         let parts: Vec<_> = parts.into_iter().map(|(cid, size)| (cid.0, size)).collect();
-        let is_known = |(index, part): (usize, &(core::Cid, Option<u64>))| {
+        let is_known = |(index, part): (usize, &(Cid, Option<u64>))| {
             part.0.root().is_none() && (part.1.is_some() || index + 1 == parts.len())
         };
         if parts.is_empty() || !parts.iter().enumerate().all(is_known) {
             let what = "a file consists of payloads, and the size of each but the last is known";
-            return Err(invalid(core::InputCode::InvalidRequest, what));
+            return Err(invalid(InputCode::InvalidRequest, what));
         }
-        let attributes = Attributes { mode, mtime: mtime_ns, is_executable: executable };
-        let (work, list) = (&self.work, list.as_ref().map(|list| &list.0));
-        let placement = self.placement(replaces);
-        work.change(py, |plan, files| {
+        let attributes = Metadata { mode, mtime: mtime_ns, is_executable: executable };
+        let (work, list) = (self.0.restore.work(), list.as_ref().map(|list| &list.0));
+        let placement = self.0.restore.placement(replaces);
+        self.0.change(py, |plan, files| {
             work.add_file((plan, files), (below, &segments), (&parts, list), attributes, placement)
         })
     }
@@ -205,15 +225,15 @@ impl FolderWriter {
         below: u32,
     ) -> PyResult<()> {
         let identity = file.map(|(device, inode)| FileIdentity { device, inode });
-        let attributes = Attributes { mode, mtime: mtime_ns, ..Attributes::default() };
-        self.work.change(py, |plan, _| plan.keep((below, &segments), attributes, Some(identity)))
+        let attributes = Metadata { mode, mtime: mtime_ns, ..Metadata::default() };
+        self.0.change(py, |plan, _| plan.keep((below, &segments), attributes, Some(identity)))
     }
 
     /// Add a symbolic link that exists with the right target: `finish` sets its time where that differs.
     #[pyo3(signature = (segments, mtime_ns = None, below = 0))]
     fn keep_link(&self, py: Python<'_>, segments: Vec<String>, mtime_ns: Option<i64>, below: u32) -> PyResult<()> {
-        let attributes = Attributes { mtime: mtime_ns, ..Attributes::default() };
-        self.work.change(py, |plan, _| plan.keep((below, &segments), attributes, None))
+        let attributes = Metadata { mtime: mtime_ns, ..Metadata::default() };
+        self.0.change(py, |plan, _| plan.keep((below, &segments), attributes, None))
     }
 
     /// Add a symbolic link, which `finish` makes. Its target is not checked. The path is as for `add_folder`.
@@ -227,9 +247,9 @@ impl FolderWriter {
         replaces: bool,
         below: u32,
     ) -> PyResult<()> {
-        let attributes = Attributes { mtime: mtime_ns, ..Attributes::default() };
-        let placement = self.placement(replaces);
-        self.work.change(py, |plan, _| plan.add_link((below, &segments), target.to_vec(), attributes, placement))
+        let attributes = Metadata { mtime: mtime_ns, ..Metadata::default() };
+        let placement = self.0.restore.placement(replaces);
+        self.0.change(py, |plan, _| plan.add_link((below, &segments), target.to_vec(), attributes, placement))
     }
 
     /// Add files of one payload, and folders, as far as `listing` has joined them.
@@ -247,14 +267,9 @@ impl FolderWriter {
     /// Raises:
     ///     InvalidInput, TooLarge: As `add_file`; if a path is a file and a folder, or that of the folder for
     ///         incomplete files (code ``invalid_path``); or as `FolderListing.take`.
-    fn add_listed<'py>(
-        &self,
-        py: Python<'py>,
-        listing: &FolderListing,
-        below: u32,
-    ) -> PyResult<Vec<listing::EntryTuple<'py>>> {
-        let placement = self.placement(false);
-        let others = detach::run(py, Work::Unbounded, || listing.add_to(&self.work, below, placement))?;
+    fn add_listed<'py>(&self, py: Python<'py>, listing: &FolderListing, below: u32) -> PyResult<Vec<EntryTuple<'py>>> {
+        let placement = self.0.restore.placement(false);
+        let others = detach::run(py, Work::Unbounded, || listing.add_to(self.0.restore.work(), below, placement))?;
         others.into_iter().map(|entry| listing.tuple(py, entry)).collect()
     }
 
@@ -264,20 +279,8 @@ impl FolderWriter {
     ///     InvalidInput: If a path can't be made here, or exists (code ``invalid_path``); the message names it.
     ///     OSError: If the system refuses something.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
-        let work = &self.work;
-        if !self.threads.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner).is_empty() {
-            return Err(invalid(core::InputCode::InvalidRequest, "the writer has been started"));
-        }
-        py.detach(|| {
-            work.attempt(|| lane::begin(work));
-            if !work.is_stopped() {
-                match work.start() {
-                    Ok(threads) => *locked(&self.threads) = threads,
-                    Err(error) => work.attempt(|| Err(RestoreFailure::os(&error, ""))),
-                }
-            }
-        });
-        work.raise(py)
+        detach::run(py, Work::Unbounded, || self.0.restore.start())?;
+        self.0.raise(py)
     }
 
     /// Return the sink of the next payloads to request, or None if all that were added have been.
@@ -289,16 +292,9 @@ impl FolderWriter {
     /// Raises:
     ///     InvalidInput, OSError: As `start`.
     fn request(&self, py: Python<'_>, max_bytes: u64, max_payload_bytes: u64) -> PyResult<Option<PayloadSink>> {
-        let work = &self.work;
-        let mut request = None;
-        py.detach(|| {
-            work.attempt(|| {
-                request = lane::next_request(work, max_bytes)?;
-                Ok(())
-            });
-        });
-        work.raise(py)?;
-        Ok(request.map(|request| PayloadSink::new(Lane::new(request, max_payload_bytes), Arc::clone(work))))
+        let lane = py.detach(|| self.0.restore.request(max_bytes, max_payload_bytes));
+        self.0.raise(py)?;
+        Ok(lane.map(|lane| PayloadSink { lane, shared: Arc::clone(&self.0) }))
     }
 
     /// Make the links and set the attributes of folders, when all payloads are written.
@@ -306,20 +302,8 @@ impl FolderWriter {
     /// Raises:
     ///     InvalidInput, OSError: As `start`.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
-        let work = &self.work;
-        py.detach(|| {
-            if !work.is_stopped() {
-                work.attempt(|| {
-                    lane::begin(work)?;
-                    let plan = work.plan();
-                    let is_stopped = || work.is_stopped();
-                    work.top.make_links(&plan, &is_stopped)?;
-                    work.top.finish_kept(&plan, &is_stopped)?;
-                    work.top.finish_folders(&plan, work.is_moved, &is_stopped)
-                });
-            }
-        });
-        work.raise(py)
+        py.detach(|| self.0.restore.finish());
+        self.0.raise(py)
     }
 
     /// The states of the files that were completed since the last call, when each had its path. O(files).
@@ -330,68 +314,173 @@ impl FolderWriter {
     ///     The files as MessagePack, one ``[path, [inode, size, mtime_ns, ctime_ns], target]`` after the other; their
     ///     number; the latest ``ctime_ns``; and a list of the same values for files that are kept apart.
     fn take_states<'py>(&self, py: Python<'py>) -> StatesTuple<'py> {
-        let states = self.work.take_states();
+        let states = self.0.restore.work().take_states();
         (PyBytes::new(py, &states.entries), states.count, states.newest, states.top)
     }
 
     /// Number of files that were added, and the sum of their sizes; None if one of them is not known.
     #[getter]
     fn added(&self, py: Python<'_>) -> (u32, Option<u64>) {
-        self.work.added(py)
+        let work = self.0.restore.work();
+        let files = work.files.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        files.added()
     }
 
     /// Whether what is in the folder itself is moved elsewhere in the end.
     #[getter]
     fn is_moved(&self) -> bool {
-        self.work.is_moved
+        self.0.restore.work().is_moved
     }
 
     /// Whether so many files wait to be requested that no more should be added.
     #[getter]
     fn has_enough(&self, py: Python<'_>) -> bool {
-        self.work.has_enough_files(py)
+        let work = self.0.restore.work();
+        work.files.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner).are_enough()
     }
 
     /// Bytes written to files so far.
     #[getter]
     fn written(&self) -> u64 {
-        self.work.written.load(Ordering::Relaxed)
+        self.0.restore.work().written.load(Ordering::Relaxed)
     }
 
     /// Let every call and all threads end soon: nothing more is written. Idempotent.
     fn stop(&self) {
-        self.work.stop();
+        self.0.restore.work().stop();
     }
 
     /// Stop writing, and wait until the threads have ended. Idempotent.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| {
-            self.work.stop();
-            self.work.end();
-            // Not locked while they end.
-            let threads = std::mem::take(&mut *locked(&self.threads));
-            for thread in threads {
-                // A panic of a thread's work is caught inside it.
-                let _ = thread.join();
-            }
-        });
+        py.detach(|| self.0.restore.close());
     }
 }
 
-impl FolderWriter {
-    fn placement(&self, replaces: bool) -> Placement {
-        match (self.is_direct, replaces) {
-            (true, _) => Placement::Direct,
-            (false, false) => Placement::New,
-            (false, true) => Placement::Replacing,
+/// Takes the answers to one request of a `FolderWriter`: a CAR with the payloads that `cids` names.
+///
+/// After an answer that was truncated, the rest of the payload in which it ended may follow (`continued`), then another
+/// CAR (`restart`).
+#[pyclass(frozen, module = "coregw._core")]
+pub struct PayloadSink {
+    lane: Arc<Lane>,
+    shared: Arc<Restoring>,
+}
+
+#[pymethods]
+impl PayloadSink {
+    /// The CIDs to request, in this order.
+    #[getter]
+    fn cids<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyString>> {
+        let asked = py.detach(|| self.lane.asked());
+        asked.iter().map(|payload| text(py, &payload.cid())).collect()
+    }
+
+    /// The sum of the sizes of the payloads to request; None if one of them is not known.
+    #[getter]
+    fn size(&self, py: Python<'_>) -> Option<u64> {
+        let sum = |sum: u64, payload: &PlannedPayload| Some(sum.saturating_add(payload.size()?));
+        py.detach(|| self.lane.asked().into_iter().try_fold(0, sum))
+    }
+
+    /// Number of bytes of payloads that have come and need not come again, as far as is known.
+    #[getter]
+    fn received(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.lane.received())
+    }
+
+    /// Take the next bytes of the answer: a thread parses, verifies and writes them. O(1).
+    ///
+    /// Waits, with the GIL released, while 32 MiB of all sinks wait for threads.
+    ///
+    /// Raises:
+    ///     ProofError: If bytes that were taken before are not the requested payloads.
+    ///     InvalidInput: If a path can't be made here, or a file's parts have other sizes; the message names the path.
+    ///     OSError: If the system refuses something.
+    fn write(&self, py: Python<'_>, chunk: BytesLike) -> PyResult<()> {
+        self.writelines(py, vec![chunk])
+    }
+
+    /// Take the next bytes of the answer as several chunks. O(chunks). Waits and raises as `write`.
+    fn writelines(&self, py: Python<'_>, chunks: Vec<BytesLike>) -> PyResult<()> {
+        let work = self.shared.restore.work();
+        self.lane.push(chunks.into_iter().map(|chunk| Box::new(chunk.0) as Received).collect(), work);
+        if work.is_full() {
+            py.detach(|| work.wait_for_room());
         }
+        self.shared.raise(py)
+    }
+
+    /// Return the payload in which the last answer ended, and the byte from which on it is taken next.
+    ///
+    /// None if `restart` has to be called. What is written next is the rest of that payload, without a head. If it has
+    /// another hash then, all of it is requested again.
+    fn continued<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, PyString>, u64)> {
+        let (payload, start) = py.detach(|| self.lane.continued())?;
+        Some((text(py, &payload.cid()), start))
+    }
+
+    /// Forget the part of the payload that `continued` has returned: its first byte is written next.
+    fn restart_continued(&self, py: Python<'_>) {
+        py.detach(|| self.lane.restart_continued());
+    }
+
+    /// Keep the payloads that are complete. The answer to a request for `cids`, the others, is written next.
+    fn restart(&self, py: Python<'_>) {
+        py.detach(|| self.lane.restart());
+    }
+
+    /// Wait until all that has been taken is written, and return the CIDs of the payloads that did not arrive.
+    ///
+    /// Raises:
+    ///     ProofError, InvalidInput, OSError: As `write`. Also `ProofError` if the answer is not complete.
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyString>>> {
+        py.detach(|| {
+            let work = self.shared.restore.work();
+            work.attempt(|| self.lane.finish(work));
+        });
+        self.shared.raise(py)?;
+        Ok(lane::missing(&self.lane).iter().map(|cid| text(py, cid)).collect())
     }
 }
 
-impl Drop for FolderWriter {
-    /// Lets the threads end. They are not waited for: one may be waiting for the GIL.
-    fn drop(&mut self) {
-        self.work.stop();
-        self.work.end();
-    }
+/// A payload and its size, if that is known.
+type PartLike = (CidLike, Option<u64>);
+
+/// Return whether each of these files consists of its payloads. O(bytes), on all cores, with the GIL released.
+///
+/// A file that is missing, can't be read, is not a regular file or is not below `top` does not match. No symbolic link
+/// below `top` is followed, also if it is put there meanwhile.
+///
+/// Args:
+///     top: The folder that the files are below. Its own path may lead through links.
+///     files: The files: the path of each, relative to `top`, and its payloads in order, as CIDs and sizes. The size
+///         of the last one may be None.
+///     progress: Called about every 50 milliseconds with the number of bytes that were read since, in the caller's
+///         thread. An exception that it raises ends the work.
+///
+/// Raises:
+///     TooLarge: If the sizes of a file's payloads sum to 2^63 or more.
+///     OSError: If `top` can't be opened.
+///     KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
+///
+/// >>> files_match("/", [("does/not/exist", [("bafkqaaa", 0)])])
+/// [False]
+#[pyfunction]
+#[pyo3(signature = (top, files, progress = None), text_signature = "(top, files, progress=None)")]
+pub fn files_match(
+    py: Python<'_>,
+    top: PathBuf,
+    files: Vec<(PathBuf, Vec<PartLike>)>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Vec<bool>> {
+    let files = files.into_iter().map(|(path, parts)| {
+        let parts = parts.into_iter().map(|(cid, size)| (cid.0, size)).collect();
+        call(|| ComparedFile::new(path, parts))
+    });
+    let files = files.collect::<PyResult<Vec<_>>>()?;
+    let beneath = Beneath::new(&top).map_err(|error| os_error(&top, &error))?;
+    let signals = Signals::with_progress(progress);
+    let found = detach::run(py, Work::Unbounded, || Ok(compare::files_match(&beneath, &files, &signals)))?;
+    signals.result()?;
+    Ok(found)
 }

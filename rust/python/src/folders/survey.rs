@@ -2,30 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
-use std::os::unix::ffi::OsStrExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::{fs, io};
 
-use core::{Error, Key, Result};
-use coregw_core as core;
+use coregw_folders::beneath;
+use coregw_folders::entries::{FileState, Inventory};
+use coregw_folders::survey::{self as engine, Purpose, SurveyTop};
+use coregw_folders::walk::Skip;
 use pyo3::exceptions::{PyIndexError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::types::PyRange;
-use rustix::fs::{FileType, Stat};
 
 use crate::cid::CidLike;
 use crate::detach::{self, Work};
 use crate::errors::call;
+use crate::signals::Signals;
 use crate::tuples;
-
-use super::beneath::{self, Beneath};
-use super::contents;
-use super::entries::{EntryKind, FileState, FolderDraft, FolderItems, Inventory};
-use super::ignores::{Excludes, Rules};
-use super::signals::Signals;
-use super::walk::{self, Skip, Unmapped, Walked};
 
 /// What a folder, or a single file, has: its files, symbolic links and folders, in key order, and what is left out.
 ///
@@ -37,27 +30,7 @@ use super::walk::{self, Skip, Unmapped, Walked};
 /// ...     survey(folder).files
 /// 0
 #[pyclass(frozen, module = "coregw")]
-pub struct Survey(pub(super) Arc<State>);
-
-/// A survey without Python.
-pub(super) struct State {
-    /// The folder; of a single file, the file.
-    top: PathBuf,
-    /// The folder, opened; none of a single file.
-    beneath: Option<Beneath>,
-    pub(super) entries: Inventory,
-    skips: Vec<Skip>,
-    left_out: Vec<Skip>,
-    counts: Counts,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Counts {
-    files: u64,
-    links: u64,
-    folders: u64,
-    bytes: u64,
-}
+pub struct Survey(pub(super) Arc<engine::Survey>);
 
 /// Walk a folder on all cores, with the GIL released, and return what it has. O(entries).
 ///
@@ -105,42 +78,13 @@ pub fn survey(
     purpose: &str,
     named: Option<BTreeMap<PathBuf, CidLike>>,
 ) -> PyResult<Survey> {
-    let (rules, unmapped) = call(|| rules_of(purpose, named))?;
+    let named = named.map(|named| named.into_iter().map(|(path, target)| (path, target.0)).collect());
+    let purpose = call(|| Purpose::new(purpose, named))?;
     let signals = Signals::new();
-    let failed = |error: io::Error| os_error(&top, &error);
-    let stat = rustix::fs::stat(&top).map_err(|error| failed(error.into()))?;
-    let kind = FileType::from_raw_mode(stat.st_mode);
-    // An error of the folder itself is raised; one of a folder below it is reported.
-    let beneath = (kind == FileType::Directory).then(|| Beneath::new(&top).map_err(failed)).transpose()?;
-    let found = detach::run(py, Work::Unbounded, || {
-        if kind == FileType::RegularFile {
-            return single_file(&top, &stat);
-        }
-        let Some(beneath) = beneath else {
-            return Err(Error::request(format!("{}: neither a folder nor a regular file", beneath::shown(&top))));
-        };
-        let excludes = Excludes::new(&exclude, gitignore, rules)?;
-        let found = walk::walk((&top, &beneath), &excludes, unmapped, &|| signals.is_interrupted())?;
-        Ok(State::new(top, Some(beneath), found))
-    });
+    let opened = SurveyTop::open(top.clone()).map_err(|error| os_error(&top, &error))?;
+    let found = detach::run(py, Work::Unbounded, || opened.survey(&exclude, gitignore, purpose, &signals));
     signals.result()?;
-    found.map(|state| Survey(Arc::new(state)))
-}
-
-/// Which files of patterns count, and what becomes of that which no map has.
-fn rules_of(purpose: &str, named: Option<BTreeMap<PathBuf, CidLike>>) -> Result<(Rules, Unmapped)> {
-    match (purpose, named) {
-        ("add", None) => Ok((Rules::Own, Unmapped::Refused)),
-        ("keep", None) => Ok((Rules::Own, Unmapped::Skipped)),
-        ("strict", None) => Ok((Rules::None, Unmapped::Skipped)),
-        ("as-added", None) => Ok((Rules::Included, Unmapped::LeftOut)),
-        ("as-added", Some(named)) => {
-            let targets = named.into_iter().map(|(path, target)| (path, target.0)).collect();
-            Ok((Rules::Named(targets), Unmapped::LeftOut))
-        }
-        ("add" | "keep" | "strict", Some(_)) => Err(Error::request("named: only with the purpose as-added")),
-        _ => Err(Error::request("purpose: expected add, keep, strict or as-added")),
-    }
+    found.map(|found| Survey(Arc::new(found)))
 }
 
 /// The `OSError` that Python raises for a file.
@@ -148,89 +92,29 @@ pub fn os_error(file: &Path, error: &io::Error) -> PyErr {
     PyOSError::new_err((error.raw_os_error(), beneath::why(error), file.as_os_str().to_owned()))
 }
 
-fn single_file(top: &Path, found: &Stat) -> Result<State> {
-    let state = FileState::of(found);
-    let name = top.file_name().unwrap_or(top.as_os_str());
-    if name.to_str().is_none() {
-        return Err(walk::refused(top, walk::NOT_UTF8));
-    }
-    if name.as_bytes().len() > core::key::MAX_TEXT {
-        return Err(walk::refused(top, walk::TOO_LONG));
-    }
-    let mut draft = FolderDraft::default();
-    draft.push(EntryKind::File, name, &[], state);
-    let folder: FolderItems = draft.finish((0, 0), |_, _| true);
-    // Resolved, because files are opened without following symbolic links.
-    let file = fs::canonicalize(top)
-        .map_err(|error| Error::request(format!("{}: {}", beneath::shown(top), beneath::why(&error))))?;
-    let skip = (!state.has_mtime_of(found)).then(|| Skip { file: file.clone(), why: walk::INEXACT_TIME.to_owned() });
-    let found =
-        Walked { entries: Inventory::new(vec![folder]), skips: skip.into_iter().collect(), left_out: Vec::new() };
-    Ok(State::new(file, None, found))
-}
-
-impl State {
-    fn new(top: PathBuf, beneath: Option<Beneath>, found: Walked) -> Self {
-        let Walked { entries, skips, left_out } = found;
-        let mut counts = Counts::default();
-        for index in 0..entries.len() {
-            match entries.kind(index) {
-                EntryKind::File => {
-                    counts.files += 1;
-                    counts.bytes = counts.bytes.saturating_add(entries.state(index).size);
-                }
-                EntryKind::Link => counts.links += 1,
-                EntryKind::Folder => counts.folders += 1,
-            }
-        }
-        Self { top, beneath, entries, skips, left_out, counts }
-    }
-
-    /// What the walk left out.
-    pub(super) fn skips(&self) -> &[Skip] {
-        &self.skips
-    }
-
-    /// Opens a file or folder for reading. No symbolic link below the folder is followed. O(depth).
-    pub(super) fn open(&self, index: usize) -> io::Result<File> {
-        match &self.beneath {
-            None => contents::open(&self.top),
-            Some(beneath) => beneath.open(&self.entries.path(index)),
-        }
-    }
-
-    /// Where an entry is on the disk. O(depth).
-    pub(super) fn location(&self, index: usize) -> PathBuf {
-        if self.beneath.is_none() { self.top.clone() } else { self.top.join(self.entries.path(index)) }
-    }
-
-    /// A `SurveyEntry` with this state.
-    pub(super) fn entry<'py>(&self, py: Python<'py>, index: usize, now: FileState) -> PyResult<Bound<'py, PyAny>> {
-        let path = self.entries.path(index);
-        let FileState { size, ctime_ns, inode, device, mode, owner, .. } = now;
-        let kind = self.entries.kind(index).name();
-        let fields = (path.to_string_lossy(), kind, size, mode, now.mtime_ns, ctime_ns, inode, device, owner);
-        tuples::SURVEY_ENTRY.instance(py, fields)
-    }
-
-    /// The key of an entry's path. O(depth).
-    ///
-    /// # Errors
-    /// None: the walk has checked all paths.
-    pub(super) fn key(&self, index: usize) -> Result<Key> {
-        Key::from_text(&self.entries.path(index).to_string_lossy())
-    }
+/// A `SurveyEntry` with this state.
+pub(super) fn entry<'py>(
+    py: Python<'py>,
+    entries: &Inventory,
+    index: usize,
+    now: FileState,
+) -> PyResult<Bound<'py, PyAny>> {
+    let path = entries.path(index);
+    let FileState { size, ctime_ns, inode, device, mode, owner, .. } = now;
+    let kind = entries.kind(index).name();
+    let fields = (path.to_string_lossy(), kind, size, mode, now.mtime_ns, ctime_ns, inode, device, owner);
+    tuples::SURVEY_ENTRY.instance(py, fields)
 }
 
 #[pymethods]
 impl Survey {
     fn __len__(&self) -> usize {
-        self.0.entries.len()
+        self.0.entries.count()
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, index: isize) -> PyResult<Bound<'py, PyAny>> {
-        let index = place(index, self.0.entries.len())?;
-        self.0.entry(py, index, self.0.entries.state(index))
+        let index = place(index, self.0.entries.count())?;
+        entry(py, &self.0.entries, index, self.0.entries.state(index))
     }
 
     fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -281,11 +165,11 @@ impl Survey {
     /// Raises:
     ///     IndexError: If there is no such position.
     fn location(&self, index: isize) -> PyResult<PathBuf> {
-        Ok(self.0.location(place(index, self.0.entries.len())?))
+        Ok(self.0.location(place(index, self.0.entries.count())?))
     }
 }
 
-fn pairs(skips: &[Skip]) -> Vec<(PathBuf, String)> {
+pub(super) fn pairs(skips: &[Skip]) -> Vec<(PathBuf, String)> {
     skips.iter().map(|skip| (skip.file.clone(), skip.why.clone())).collect()
 }
 

@@ -1,22 +1,21 @@
 //! The class `FolderUpload`: a folder that is added to a gateway, in memory that hardly grows with its files.
 
-mod batch;
-mod changes;
-mod lines;
-mod reading;
-mod stat_file;
-mod waiting;
-
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use core::{Cid, Suite};
 use coregw_core as core;
+use coregw_folders::hashed::{Hashed, Recorded, Totals};
+use coregw_folders::parallel::locked;
+use coregw_folders::reading::Reading;
+use coregw_folders::stat_file::{self, Header, StatFile};
+use coregw_folders::upload::{BATCH_PAYLOADS, Draft, LinesOf, MapLines};
 use coregw_ops::car;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt as _;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::cid::{CidLike, text};
@@ -24,16 +23,8 @@ use crate::convert::{BytesLike, chunk_size};
 use crate::detach::{self, Work};
 use crate::errors::call;
 
-use super::folder::{RootsTuple, roots_by};
-use super::hashed::{Hashed, Recorded, Totals};
-use super::survey::Survey;
-
-use batch::BATCH_PAYLOADS;
-pub use batch::PayloadBatch;
-pub use lines::FolderLines;
-use lines::Which;
-use reading::Reading;
-use stat_file::{Header, StatFile};
+use super::hashed::{RootsTuple, roots_by};
+use super::survey::{Survey, pairs};
 
 /// The file of a stat cache, the folder's absolute path, other options, and the time in nanoseconds for which a file
 /// must not have changed when it was read.
@@ -98,17 +89,17 @@ impl FolderUpload {
         cache: Option<CacheLike>,
     ) -> PyResult<Self> {
         let suite = call(|| Suite::from_name(suite))?;
-        let state = Arc::clone(&found.get().0);
+        let found = Arc::clone(&found.get().0);
         detach::run(py, Work::Unbounded, || {
-            let reading = Reading::new(Hashed::new(state, suite), xattrs);
+            let reading = Reading::new(Hashed::new(found, suite), xattrs);
             let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64);
             let mut header = Header { began, ..Header::default() };
             let mut known = None;
             if let Some((file, folder, options, racy)) = cache {
                 header.folder = folder.as_os_str().as_bytes().to_vec();
                 header.options = options.into_bytes();
-                let found = StatFile::open(&file, &header.folder, &header.options);
-                known = found.filter(|known| reading.remember(known, racy)).map(Arc::new);
+                let opened = StatFile::open(&file, &header.folder, &header.options);
+                known = opened.filter(|known| reading.remember(known, racy)).map(Arc::new);
             }
             Ok(Self { reading: Arc::new(reading), cache: known, header, question: Mutex::default() })
         })
@@ -166,7 +157,8 @@ impl FolderUpload {
     fn next_batch(&self, py: Python<'_>, seconds: f64) -> PyResult<Option<PayloadBatch>> {
         let patience =
             Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        detach::run(py, Work::Unbounded, || self.reading.next(patience))
+        let next = detach::run(py, Work::Unbounded, || self.reading.next(patience))?;
+        Ok(next.map(|(number, draft)| PayloadBatch::new(number, draft)))
     }
 
     /// Whether all was read that was to be read, and all full batches were taken.
@@ -215,7 +207,7 @@ impl FolderUpload {
     ///     Up to 16,384 binary CIDs, one after the other. `answer` follows.
     fn next_question<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let cids = detach::run(py, Work::Unbounded, || {
-            let mut question = self.question.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut question = locked(&self.question);
             let (cids, places, next) = self.reading.doubtful(question.1, BATCH_PAYLOADS);
             *question = (places, next);
             Ok(cids)
@@ -232,7 +224,7 @@ impl FolderUpload {
     ///     ValueError: If there is not one bit for each.
     fn answer(&self, py: Python<'_>, held: BytesLike) -> PyResult<()> {
         let is_complete = detach::run(py, Work::Unbounded, || {
-            let question = self.question.lock().unwrap_or_else(PoisonError::into_inner);
+            let question = locked(&self.question);
             if held.len() != question.0.len().div_ceil(8) {
                 return Ok(false);
             }
@@ -283,8 +275,8 @@ impl FolderUpload {
         let recorded = call(|| Recorded::new(attributes, owner))?;
         let Some(cache) = &self.cache else { return Ok(None) };
         let found =
-            detach::run(py, Work::Unbounded, || changes::changes(&self.reading.hashed(), cache, recorded, most))?;
-        let tuple = |(path, before, after): changes::Change| {
+            detach::run(py, Work::Unbounded, || stat_file::changes(&self.reading.hashed(), cache, recorded, most))?;
+        let tuple = |(path, before, after): stat_file::Change| {
             (path, before.map(|target| text(py, &target)), after.map(|target| text(py, &target)))
         };
         Ok(found.map(|found| {
@@ -302,7 +294,7 @@ impl FolderUpload {
     /// Raises:
     ///     InvalidInput: If `size` is out of range.
     fn file_lines(&self, attributes_root: Option<CidLike>, size: usize) -> PyResult<FolderLines> {
-        self.lines(Which::Files(attributes_root.map(|root| root.0)), size)
+        self.lines(LinesOf::Files(attributes_root.map(|root| root.0)), size)
     }
 
     /// Iterate over the arcs of the map of attributes, as `file_lines` does.
@@ -315,7 +307,7 @@ impl FolderUpload {
     /// Raises:
     ///     InvalidInput: If `attributes` is none of these, or `size` is out of range.
     fn record_lines(&self, attributes: &str, owner: bool, size: usize) -> PyResult<FolderLines> {
-        self.lines(Which::Records(call(|| Recorded::new(attributes, owner))?), size)
+        self.lines(LinesOf::Records(call(|| Recorded::new(attributes, owner))?), size)
     }
 
     /// Write the cache for the next time to a new file. O(entries).
@@ -349,9 +341,9 @@ impl FolderUpload {
     fn arcs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let arcs = PyDict::new(py);
         let hashed = detach::run(py, Work::Unbounded, || Ok(self.reading.hashed()))?;
-        for index in 0..hashed.state.entries.len() {
+        for index in 0..hashed.survey.entries.count() {
             if let Some(target) = hashed.targets.get(index) {
-                arcs.set_item(hashed.state.entries.path(index).to_string_lossy(), text(py, &target))?;
+                arcs.set_item(hashed.survey.entries.path(index).to_string_lossy(), text(py, &target))?;
             }
         }
         Ok(arcs)
@@ -367,7 +359,7 @@ impl FolderUpload {
     #[getter]
     fn skipped(&self, py: Python<'_>) -> PyResult<Vec<(PathBuf, String)>> {
         let skips = detach::run(py, Work::Unbounded, || Ok(self.reading.hashed().all_skips()))?;
-        Ok(skips.into_iter().map(|skip| (skip.file, skip.why)).collect())
+        Ok(pairs(&skips))
     }
 }
 
@@ -378,7 +370,98 @@ impl FolderUpload {
         Some(cid.text())
     }
 
-    fn lines(&self, which: Which, size: usize) -> PyResult<FolderLines> {
-        Ok(FolderLines { reading: Arc::clone(&self.reading), which, next: 0, size: chunk_size(size)? })
+    fn lines(&self, which: LinesOf, size: usize) -> PyResult<FolderLines> {
+        Ok(FolderLines { reading: Arc::clone(&self.reading), lines: MapLines::new(which, chunk_size(size)?) })
+    }
+}
+
+/// Iterates over the arcs of a folder's map in chunks of lines.
+#[pyclass(module = "coregw._core")]
+pub struct FolderLines {
+    reading: Arc<Reading>,
+    lines: MapLines,
+}
+
+#[pymethods]
+impl FolderLines {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let chunk = detach::run(py, Work::Unbounded, || self.lines.next(&self.reading.hashed()))?;
+        Ok((!chunk.is_empty()).then(|| PyBytes::new(py, &chunk)))
+    }
+}
+
+/// Payloads that were read, some of which a gateway may hold. Made by `FolderUpload.next_batch`.
+#[pyclass(frozen, module = "coregw._core")]
+pub struct PayloadBatch {
+    number: u64,
+    payloads: usize,
+    draft: Mutex<Draft>,
+}
+
+impl PayloadBatch {
+    fn new(number: u64, draft: Draft) -> Self {
+        Self { number, payloads: draft.len(), draft: Mutex::new(draft) }
+    }
+
+    /// The digests of its payloads.
+    fn digests(&self, py: Python<'_>) -> Vec<[u8; 32]> {
+        self.draft(py).digests().collect()
+    }
+
+    /// What is collected, with the GIL held: it is released while another thread has the lock.
+    fn draft(&self, py: Python<'_>) -> MutexGuard<'_, Draft> {
+        self.draft.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl PayloadBatch {
+    /// The number of payloads, at most 16,384.
+    fn __len__(&self) -> usize {
+        self.payloads
+    }
+
+    /// The binary CIDs of the payloads, one after the other.
+    #[getter]
+    fn cids<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.draft(py).cids())
+    }
+
+    /// Return a CAR of the payloads that are not held, and free the memory of all. O(bytes).
+    ///
+    /// Args:
+    ///     held: A bit for each payload, the lowest one of a byte first: whether it is held.
+    ///
+    /// Returns:
+    ///     The CAR; the number of payloads in it, and the sum of their lengths. An empty CAR if all are held.
+    ///
+    /// Raises:
+    ///     ValueError: If `held` does not have one bit for each payload.
+    fn car<'py>(&self, py: Python<'py>, held: BytesLike) -> PyResult<(Bound<'py, PyBytes>, usize, u64)> {
+        if held.len() != self.payloads.div_ceil(8) {
+            return Err(PyValueError::new_err("there is not one bit for each payload"));
+        }
+        let mut draft = self.draft(py);
+        let is_held = |index: usize| held[index / 8] & (1 << (index % 8)) != 0;
+        let missing = || draft.frames().enumerate().filter(|(index, _)| !is_held(*index)).map(|(_, frame)| frame);
+        let (count, size) = missing().fold((0, 0), |(count, size), frame| (count + 1, size + frame.len()));
+        let bytes = missing().map(Draft::payload_len).sum();
+        let header = if count > 0 { car::payload_car_header() } else { &[] };
+        let car = PyBytes::new_with(py, header.len() + size, |out| {
+            let (first, mut rest) = out.split_at_mut(header.len());
+            first.copy_from_slice(header);
+            for frame in missing() {
+                let (place, others) = rest.split_at_mut(frame.len());
+                place.copy_from_slice(frame);
+                rest = others;
+            }
+            Ok(())
+        })?;
+        draft.free_frames();
+        Ok((car, count, bytes))
     }
 }
