@@ -266,7 +266,11 @@ impl<W: Watch> Walk<'_, W> {
                 return true;
             };
             if self.unmapped == Unmapped::Refused {
-                failure.get_or_insert_with(|| (path.join(name), refused(&path.join(name), why)));
+                // The system lists names in any order.
+                let file = path.join(name);
+                if failure.as_ref().is_none_or(|(first, _)| file < *first) {
+                    failure = Some((file.clone(), refused(&file, why)));
+                }
             } else {
                 skips.push(Skip { file: path.join(name), why: why.to_owned() });
             }
