@@ -188,7 +188,11 @@ impl Reading {
         started.map_err(|_| Error::request("no thread can be started"))
     }
 
-    fn spawn(this: &Arc<Self>, work: impl FnOnce(&Self) -> Result<()> + Send + 'static) -> io::Result<()> {
+    /// Starts a thread that reads by `work`. What that fails or panics with, [`Reading::next`] passes on.
+    ///
+    /// # Errors
+    /// The system refuses another thread.
+    pub fn spawn(this: &Arc<Self>, work: impl FnOnce(&Self) -> Result<()> + Send + 'static) -> io::Result<()> {
         locked(&this.queue).readers += 1;
         let reader = ReadingThread(Arc::clone(this));
         let started = thread::Builder::new().name("coregw-read".to_owned()).spawn(move || {
