@@ -40,9 +40,10 @@ HEADLINES_BEGIN, HEADLINES_END = "<!-- figures: written by the benches -->", "<!
 
 GALLERY = """# Benchmark results
 
-Each picture shows one full run. The JSON file of the same name has its ratios and the machine it ran on;
-`make bench-<name> ARGS=--write` regenerates both, and this page. What is measured, and compared with what, is described
-in [benches/README.md](../../benches/README.md); what profiling showed is in [profiling.md](profiling.md).
+For those who want figures of coregw's speed. Each picture shows one full run. The JSON file of the same name has its
+ratios and the machine it ran on; `make bench-<name> ARGS=--write` regenerates both, and this page. What is measured,
+and compared with what, is described in [benches/README.md](../../benches/README.md); what profiling showed is in
+[profiling.md](profiling.md).
 
 A value without a unit is a ratio of two sides of one run, which its row names. Below each picture are the figures that
 have a bar: an upper (≤) or lower (≥) bound. Times and rates, which are meaningful for one machine only, are in

@@ -6,14 +6,20 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
+import click
 import pytest
 from click import Context
+from click.exceptions import Exit
 
 import coregw.cli
+import coregw.errors
+import coregw.extras
 from coregw.cli import cli
-from coregw.errors import ERROR_CODES
+from coregw.errors import ERROR_CODES, CoregwError
 from coregw.gateway.limits.machine import allowed_bytes, fit_defaults
 from coregw.gateway.settings import Settings
 from coregw.messages.batch import MAX_BATCH_BLOCKS, MAX_BATCH_PAGES, MAX_BATCH_PATHS
@@ -67,6 +73,34 @@ def test_gateway_page_lists_every_error_code_with_status_and_meaning() -> None:
     assert documented == [f"| `{code}` | {error.status} | {error.meaning} |" for code, error in ERROR_CODES.items()]
 
 
+def test_the_page_of_exceptions_lists_each_with_its_codes_and_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = read("docs/exceptions.md")
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \| (\d) \| .+ \|$", page, re.MULTILINE)
+    documented = [(name, {*bases.split(", ")}, {*codes.split(", ")}, int(code)) for name, bases, codes, code in rows]
+    expected = []
+    for each in vars(coregw.errors).values():
+        if isinstance(each, type) and issubclass(each, CoregwError):
+            monkeypatch.setattr(click.Group, "invoke", raising(each("what went wrong")))
+            with pytest.raises(Exit) as ended:
+                cli.invoke(Context(cli))
+            bases = {f"`{base.__name__}`" for base in each.__bases__}
+            codes = {each.default_code} | {code for code, error in ERROR_CODES.items() if error.exception is each}
+            expected.append((each.__name__, bases, {f"`{code}`" for code in codes}, ended.value.exit_code))
+    assert documented == expected
+    for name, each in vars(coregw.extras).items():
+        if isinstance(each, type) and each.__module__ == "coregw.extras" and name.endswith("Error"):
+            assert f"`coregw.extras.{name}`" in page
+
+
+def raising(error: CoregwError) -> Callable[..., NoReturn]:
+    """Return a function that raises the error, whatever it is called with."""
+
+    def fail(*_: object) -> NoReturn:
+        raise error
+
+    return fail
+
+
 def test_protocol_lists_every_error_code_under_its_status() -> None:
     table = read("docs/protocol.md").split("### Errors")[1].split("###")[0]
     rows = re.findall(r"^\| (\d{3}) \| (.*) \|$", table, re.MULTILINE)
@@ -88,6 +122,15 @@ def test_links_within_the_project_resolve(page: Path) -> None:
         assert file.exists(), target
         if anchor:
             assert anchor in anchors(file), target
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.parent != DECISIONS or page.name == "README.md"],
+    ids=lambda page: str(page.relative_to(TOP)),
+)
+def test_the_first_line_of_a_page_says_whom_it_is_for(page: Path) -> None:
+    assert re.match(r"# .+\n\nFor [a-z]", page.read_text("utf-8"))
 
 
 def anchors(page: Path) -> set[str]:

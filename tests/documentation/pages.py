@@ -124,6 +124,7 @@ PAGES: dict[str, Page] = {
         before=_DOCS + _GATEWAY + "export ROOT=$(coregw add docs)\n",
         replaced={"/srv/": "{folder}/srv/", "/mnt/": "{folder}/mnt/", "pin bafy…": "pin $ROOT"},
     ),
+    "docs/exceptions.md": Page(before=_GATEWAY),
     "docs/files.md": Page(
         before="mkdir folder\n"
         r"printf 'city,people\nBern,137000\nGenf,209000\n' > folder/table.csv"
@@ -158,6 +159,10 @@ PAGES: dict[str, Page] = {
     ),
     "docs/how-to/verify.md": Page(
         before=_GATEWAY + "printf hello | curl -s --data-binary @- http://127.0.0.1:{a}/v1/cas"
+    ),
+    "docs/how-to/upgrade.md": Page(
+        before="mkdir -p srv backups\n" + _GATEWAY,
+        replaced={"/srv/": "{folder}/srv/", " /backups/": " {folder}/backups/"},
     ),
     "docs/operations.md": Page(
         before=_DOCS + _GATEWAY + "export ROOT=$(coregw add docs)\n",
