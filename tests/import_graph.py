@@ -2,6 +2,8 @@
 
 A node is a module, which is a file; an edge goes to the module that defines the imported name, so that a name taken
 through a re-export counts as taken from where it is defined. Imports inside functions and for type checking count.
+
+``python tests/import_graph.py`` writes the drawing of the package's imports into docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 Graph = dict[str, set[str]]
@@ -40,6 +43,30 @@ def _reachable(graph: Graph, start: str) -> set[str]:
             found.add(imported)
             waiting.append(imported)
     return found
+
+
+def drawing(package: str, graph: Graph) -> str:
+    """Draw the imports between the parts of a package, from those that nothing imports down to the foundations.
+
+    A part is a module or folder directly in the package. Imports that a part has through another one are left out, and
+    the foundations, which import no other part, are the last line.
+    """
+    imported: Graph = {}
+    for source, target in edges(graph):
+        one, other = (module.removeprefix(package).strip(".").partition(".")[0] for module in (source, target))
+        if one and one != other:
+            imported.setdefault(one, set()).add(other)
+    foundations = {part for parts in imported.values() for part in parts if part and part not in imported}
+    above = {part: parts - foundations - {""} for part, parts in imported.items()}
+    height: dict[str, int] = {}
+    for part in TopologicalSorter(above).static_order():
+        height[part] = 1 + max((height[below] for below in above[part]), default=0)
+    width = max(map(len, above))
+    lines = []
+    for part in sorted(above, key=lambda part: (-height[part], part)):
+        shown = above[part] - {far for near in above[part] for far in _reachable(above, near)}
+        lines.append(f"  {part:<{width}}  ──►  {'  '.join(sorted(shown)) or '…'}")
+    return "\n".join([*lines, f"  {'…':<{width}}  ──►  {'  '.join(sorted(foundations))}", ""])
 
 
 # -------------------------------------------------------------------------------------------------------- Python
@@ -281,3 +308,11 @@ def _without_tests(tokens: list[str]) -> list[str]:
             place += 1
         place += 1
     return kept
+
+
+if __name__ == "__main__":
+    top = Path(__file__).parent.parent
+    page = top / "docs" / "architecture.md"
+    drawn = drawing("coregw", python_graph(top / "python" / "coregw"))
+    shown = re.compile(r"(?<=^```\n)  __main__ .*?(?=^```$)", re.MULTILINE | re.DOTALL)
+    page.write_text(shown.sub(drawn, page.read_text("utf-8")), "utf-8")
