@@ -117,7 +117,7 @@ fn read(
     Err(Unread::Skipped("it keeps changing".to_owned()))
 }
 
-/// As [`read`], into memory that the thread keeps. `take` may run code that reads files in the same thread: that has memory
+/// As `read`, into memory that the thread keeps. `take` may run code that reads files in the same thread: that has memory
 /// of its own.
 pub fn read_here(
     open: impl Fn() -> io::Result<File>,
