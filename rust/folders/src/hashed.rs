@@ -13,9 +13,8 @@ use xattr::FileExt as _;
 
 use crate::attributes::{self, Attributes, EXECUTABLE, Entry, MAX_LINK_BYTES, MAX_RECORD_BYTES, MAX_XATTR_BYTES};
 use crate::beneath;
-use crate::contents::{self, Chunk, Contents, Unread};
+use crate::contents::{Chunk, Contents};
 use crate::entries::{EntryKind, FileState};
-use crate::parallel;
 use crate::roots::{self, FolderRoots};
 use crate::survey::Survey;
 use crate::walk::Skip;
@@ -212,63 +211,6 @@ impl Hashed {
         });
         let files = entries().filter_map(|index| arc(index, check(index).map(|()| self.targets.get(index))));
         roots::build(self.suite, records, files, drop)
-    }
-}
-
-/// Files that are read before their results are put away.
-const FILES_AT_ONCE: usize = 4096;
-
-/// What became of one entry.
-enum Outcome {
-    Read(Contents),
-    Unread(Unread),
-    /// There is nothing to read: a link, a folder, or a file whose target is known.
-    Nothing,
-}
-
-impl Hashed {
-    /// Reads and hashes the files whose targets are not known, on all cores, and returns the chunks of those that are lists.
-    /// O(bytes). An interrupt ends it early.
-    pub fn read_all(&mut self, xattrs: bool, watch: &impl Watch) -> BTreeMap<usize, Vec<Chunk>> {
-        let (count, mut chunks) = (self.survey.entries.count(), BTreeMap::new());
-        for from in (0..count).step_by(FILES_AT_ONCE) {
-            let places: Vec<_> = (from..count.min(from + FILES_AT_ONCE)).collect();
-            let find = |&index: &usize| self.find(index, xattrs, watch);
-            let found = parallel::map_watched(&places, find, &|| _ = watch.is_interrupted());
-            if watch.is_interrupted() {
-                break;
-            }
-            for (index, (outcome, xattrs)) in places.into_iter().zip(found) {
-                match outcome {
-                    Outcome::Read(read) => {
-                        if let Some(list) = self.take_contents(index, read) {
-                            chunks.insert(index, list);
-                        }
-                    }
-                    Outcome::Unread(Unread::Skipped(why)) => self.skip(index, why),
-                    Outcome::Unread(Unread::Interrupted) | Outcome::Nothing => {}
-                }
-                self.take_xattrs(index, xattrs);
-            }
-        }
-        chunks
-    }
-
-    /// Reads one entry.
-    fn find(&self, index: usize, xattrs: bool, watch: &impl Watch) -> (Outcome, Xattrs) {
-        let mut outcome = Outcome::Nothing;
-        if watch.is_interrupted() {
-            return (outcome, Xattrs::default());
-        }
-        if self.survey.entries.kind(index) == EntryKind::File && !self.targets.is_known(index) {
-            let is_interrupted_after = &mut |_: &_, bytes: &[u8]| {
-                watch.progress(bytes.len() as u64);
-                watch.is_interrupted()
-            };
-            let read = contents::read_here(|| self.survey.open(index), self.suite, is_interrupted_after);
-            outcome = read.map_or_else(Outcome::Unread, Outcome::Read);
-        }
-        (outcome, if xattrs { read_xattrs(&self.survey, index) } else { Xattrs::default() })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Threads that read and hash the files of a folder, and collect their payloads in batches.
+//! Threads that read and hash the files of a folder, and collect their payloads in batches, unless nobody wants these.
 //!
 //! ```text
 //! threads: read, hash ─► draft ─full─► ready (one batch) ─► next ─► in flight ─► acknowledged
@@ -7,11 +7,11 @@
 //! ```
 
 use std::any::Any;
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::io;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -25,11 +25,15 @@ use crate::parallel::locked;
 use crate::stat_file::{Joined, Stat, StatFile};
 use crate::survey::Survey;
 use crate::upload::Draft;
+use crate::watch::Watch;
 
-/// Entries that a thread takes at a time.
-const ENTRIES_AT_ONCE: usize = 16;
 /// Full batches that wait to be taken.
 const MAX_READY: usize = 1;
+/// How often a caller that waits looks after what only it can do.
+const WATCH: Duration = Duration::from_millis(20);
+
+/// The chunks of files that are lists, by the places of the files in the survey.
+pub type Chunks = BTreeMap<usize, Vec<Chunk>>;
 
 /// What is known of an entry's target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +54,10 @@ pub struct Reading {
     /// it holds another, which a `Watch` may want to look for an interrupt.
     hashed: Mutex<Arc<Hashed>>,
     knowledge: Mutex<Vec<Knowledge>>,
+    /// The next entry to be read.
+    next: AtomicUsize,
+    /// The chunks of the files that are lists, if no payloads are collected.
+    chunks: Option<Mutex<Chunks>>,
     queue: Mutex<Collected>,
     changed: Condvar,
     is_stopped: AtomicBool,
@@ -60,8 +68,6 @@ pub struct Reading {
 
 #[derive(Default)]
 struct Collected {
-    /// The next entry to be read.
-    next: usize,
     /// Threads that read.
     readers: usize,
     draft: Draft,
@@ -87,10 +93,14 @@ impl Reading {
     /// The files of a survey of which nothing more is known than `hashed` says.
     pub fn new(hashed: Hashed, xattrs: bool) -> Self {
         let survey = Arc::clone(&hashed.survey);
+        let known = |index| if hashed.targets.is_known(index) { Knowledge::Settled } else { Knowledge::Unknown };
+        let knowledge = (0..survey.entries.count()).map(known).collect();
         Self {
             xattrs,
             hashed: Mutex::new(Arc::new(hashed)),
-            knowledge: Mutex::new(vec![Knowledge::Unknown; survey.entries.count()]),
+            knowledge: Mutex::new(knowledge),
+            next: AtomicUsize::new(0),
+            chunks: None,
             survey,
             queue: Mutex::default(),
             changed: Condvar::new(),
@@ -167,8 +177,8 @@ impl Reading {
     ///
     /// Extended attributes are read the first time.
     pub fn start(this: &Arc<Self>, is_first: bool) -> Result<()> {
-        locked(&this.queue).next = 0;
-        let threads = thread::available_parallelism().map_or(1, NonZero::get);
+        this.next.store(0, Ordering::Relaxed);
+        let threads = thread::available_parallelism().map_or(1, NonZero::get).min(this.survey.entries.count()).max(1);
         for number in 0..threads {
             let started = Self::spawn(this, move |reading| {
                 reading.read_files(reading.xattrs && is_first);
@@ -207,22 +217,12 @@ impl Reading {
     }
 
     fn read_files(&self, xattrs: bool) {
-        loop {
-            let from = {
-                let mut queue = locked(&self.queue);
-                let from = queue.next;
-                queue.next = from + ENTRIES_AT_ONCE;
-                from
-            };
-            if from >= self.survey.entries.count() || self.is_stopped() {
+        while !self.is_stopped() {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            if index >= self.survey.entries.count() {
                 return;
             }
-            for index in from..self.survey.entries.count().min(from + ENTRIES_AT_ONCE) {
-                if self.is_stopped() {
-                    return;
-                }
-                self.read(index, xattrs);
-            }
+            self.read(index, xattrs);
         }
     }
 
@@ -261,9 +261,7 @@ impl Reading {
                 let chunks = self.change(|hashed| hashed.take_contents(index, read)).filter(|_| old != target);
                 locked(&self.knowledge)[index] = if is_left_out { Knowledge::Remembered } else { Knowledge::Settled };
                 if let Some(chunks) = chunks {
-                    let mut queue = locked(&self.queue);
-                    let after = queue.handed_out + queue.ready.len() as u64;
-                    queue.lists.push(chunks, after);
+                    self.keep(index, chunks);
                 }
             }
             Err(Unread::Skipped(why)) => {
@@ -275,6 +273,17 @@ impl Reading {
             }
             Err(Unread::Interrupted) => {}
         }
+    }
+
+    /// Keeps the chunks of a list: for its tree, which is sent after them, or for whoever asks.
+    fn keep(&self, index: usize, chunks: Vec<Chunk>) {
+        if let Some(kept) = &self.chunks {
+            locked(kept).insert(index, chunks);
+            return;
+        }
+        let mut queue = locked(&self.queue);
+        let after = queue.handed_out + queue.ready.len() as u64;
+        queue.lists.push(chunks, after);
     }
 
     fn collect_records(&self, recorded: Recorded, base: Option<&StatFile>) -> Result<()> {
@@ -292,6 +301,9 @@ impl Reading {
 
     /// Puts a payload into a batch; waits while too many are full. Returns whether to end.
     fn collect(&self, cid: &Cid, bytes: &[u8]) -> bool {
+        if self.chunks.is_some() {
+            return self.is_stopped();
+        }
         let mut queue = locked(&self.queue);
         while queue.draft.is_full() && !self.is_stopped() {
             queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
@@ -408,6 +420,35 @@ impl Reading {
             knowledge[index] = Knowledge::Unknown;
             hashed.targets.clear(index);
         }
+    }
+}
+
+/// Reads and hashes the files whose targets are not known yet, on all cores, and collects nothing: what is known then, and the
+/// chunks of the files that are lists. O(bytes). An interrupt ends it early. A panic of a thread is resumed in the caller.
+///
+/// # Errors
+/// [`Error::Input`] if no thread can be started.
+pub fn read_all(hashed: Hashed, xattrs: bool, watch: &impl Watch) -> Result<(Arc<Hashed>, Chunks)> {
+    let reading = Reading { chunks: Some(Mutex::default()), ..Reading::new(hashed, xattrs) };
+    let reading = Stopping(Arc::new(reading));
+    Reading::start(&reading.0, true)?;
+    while !reading.0.is_at_end() {
+        reading.0.next(WATCH)?;
+        watch.progress(reading.0.take_progress());
+        if watch.is_interrupted() {
+            reading.0.stop();
+        }
+    }
+    let chunks = reading.0.chunks.as_ref().map(|kept| std::mem::take(&mut *locked(kept))).unwrap_or_default();
+    Ok((reading.0.hashed(), chunks))
+}
+
+/// A reading whose threads end with its caller, also if that panics.
+struct Stopping(Arc<Reading>);
+
+impl Drop for Stopping {
+    fn drop(&mut self) {
+        self.0.stop();
     }
 }
 

@@ -7,14 +7,16 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use coregw_core::codec::Codec;
 use coregw_core::payload::{self, Function};
 use coregw_core::{Cid, Error, Suite};
 use coregw_folders::FolderRoots;
+use coregw_folders::contents::Chunk;
 use coregw_folders::hashed::{Hashed, Recorded};
-use coregw_folders::reading::Reading;
+use coregw_folders::reading::{self, Reading};
 use coregw_folders::stat_file::{self, Header, StatFile};
 use coregw_folders::survey::{Purpose, SurveyTop};
 use coregw_folders::watch::Watch;
@@ -109,10 +111,54 @@ fn each_payload_is_collected_once_and_lists_have_all_their_chunks() {
     let lists = reading.take_lists(true).expect("lists");
     assert_eq!(lists.iter().map(|list| Some(list.root().cid())).collect::<Vec<_>>(), [hashed.targets.get(4)]);
     assert_eq!(payloads.values().map(Vec::len).sum::<usize>(), (6 << 20) + 5);
-    // As the other engine reads them.
-    let mut other = Hashed::new(Arc::clone(&hashed.survey), Suite::Sha2_256);
-    other.read_all(false, &Patient);
+    // The same without payloads.
+    let (other, chunks) = read_all(Hashed::new(Arc::clone(&hashed.survey), Suite::Sha2_256));
     assert_eq!(other.roots(recorded(), &Patient), Ok(roots(&reading)));
+    assert_eq!(chunks.keys().copied().collect::<Vec<_>>(), [4]);
+    assert!(chunks[&4].iter().all(|chunk| payloads[chunk.cid().as_bytes()].len() == chunk.len as usize));
+}
+
+fn read_all(hashed: Hashed) -> (Arc<Hashed>, BTreeMap<usize, Vec<Chunk>>) {
+    reading::read_all(hashed, false, &Patient).expect("read")
+}
+
+#[test]
+fn files_whose_targets_are_known_are_not_read() {
+    let top = folder(&[("a", b"hello"), ("b", b"hello")]);
+    let mut hashed = Hashed::clone(&found(top.path()).hashed());
+    let state = hashed.survey.entries.state(0).with_size(7);
+    hashed.take(0, &cid(b"another"), state);
+    let (hashed, _) = read_all(hashed);
+    assert_eq!([0, 1].map(|index| hashed.targets.get(index)), [Some(cid(b"another")), Some(cid(b"hello"))]);
+    assert_eq!(hashed.totals().bytes, 12);
+}
+
+/// A caller who ends the work, or panics, when it is first asked.
+struct Impatient(bool, AtomicU64);
+
+impl Watch for Impatient {
+    fn is_interrupted(&self) -> bool {
+        assert!(self.0, "of the caller");
+        true
+    }
+
+    fn progress(&self, bytes: u64) {
+        self.1.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_caller_ends_the_reading_of_a_file() {
+    let top = folder(&[]);
+    // Gigabytes without a byte on the disk.
+    fs::File::create(top.path().join("long")).and_then(|file| file.set_len(1 << 40)).expect("made");
+    let hashed = || Hashed::clone(&found(top.path()).hashed());
+    let caller = Impatient(true, AtomicU64::new(0));
+    let (ended, chunks) = reading::read_all(hashed(), false, &caller).expect("ended");
+    assert!(!ended.targets.is_known(0) && ended.all_skips().is_empty() && chunks.is_empty());
+    assert!(caller.1.load(Ordering::Relaxed) < 1 << 40);
+    let panicked = catch_unwind(|| reading::read_all(hashed(), false, &Impatient(false, AtomicU64::new(0))));
+    assert_eq!(panicked.err().and_then(|panic| panic.downcast_ref::<&str>().copied()), Some("of the caller"));
 }
 
 #[test]

@@ -1,15 +1,14 @@
 //! The class `HashedFolder`: the targets of a survey's files, and the roots of its maps.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use core::Suite;
 use coregw_core as core;
 use coregw_folders::FolderRoots;
-use coregw_folders::contents::Chunk;
 use coregw_folders::entries::EntryKind;
 use coregw_folders::hashed::{Hashed, Recorded, Totals};
+use coregw_folders::reading::{self, Chunks};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -27,9 +26,9 @@ use super::survey::{Survey, each_item, entry, pairs, place};
 /// A sequence of the survey's entries, with the sizes, modes and times with which the files were read.
 #[pyclass(frozen, module = "coregw")]
 pub struct HashedFolder {
-    hashed: Hashed,
+    hashed: Arc<Hashed>,
     /// The chunks of the files that are lists.
-    chunks: BTreeMap<usize, Vec<Chunk>>,
+    chunks: Chunks,
     totals: Totals,
 }
 
@@ -70,37 +69,34 @@ pub fn hash_survey(
 ) -> PyResult<HashedFolder> {
     let suite = call(|| Suite::from_name(suite))?;
     let signals = Signals::with_progress(progress);
-    let hashed = Hashed::new(Arc::clone(&found.get().0), suite);
-    let mut folder = HashedFolder { hashed, chunks: BTreeMap::new(), totals: Totals::default() };
+    let mut hashed = Hashed::new(Arc::clone(&found.get().0), suite);
     if let Some(known) = known {
-        folder.take_known(known)?;
+        take_known(&mut hashed, known)?;
     }
     let folder = detach::run(found.py(), Work::Unbounded, || {
-        folder.chunks = folder.hashed.read_all(xattrs, &signals);
-        folder.totals = folder.hashed.totals();
-        Ok(folder)
+        let (hashed, chunks) = reading::read_all(hashed, xattrs, &signals)?;
+        let totals = hashed.totals();
+        Ok(HashedFolder { hashed, chunks, totals })
     });
     signals.result()?;
     folder
 }
 
-impl HashedFolder {
-    fn take_known(&mut self, known: &Bound<'_, PyAny>) -> PyResult<()> {
-        let entries = &Arc::clone(&self.hashed.survey).entries;
-        convert::for_each(&known.call_method0("items")?, |_, item| {
-            let (index, (target, size)) = item.extract::<(isize, (CidLike, u64))>()?;
-            let index = place(index, entries.count())?;
-            if entries.kind(index) != EntryKind::File {
-                return Err(PyIndexError::new_err(format!("known: entry {index} is not a file")));
-            }
-            if !self.hashed.targets.set(index, &target.0) {
-                let what = format!("known: entry {index}: {} is not the target of a file", target.0);
-                return Err(invalid(core::InputCode::KindMismatch, what));
-            }
-            self.hashed.take(index, &target.0, entries.state(index).with_size(size));
-            Ok(())
-        })
-    }
+fn take_known(hashed: &mut Hashed, known: &Bound<'_, PyAny>) -> PyResult<()> {
+    let entries = &Arc::clone(&hashed.survey).entries;
+    convert::for_each(&known.call_method0("items")?, |_, item| {
+        let (index, (target, size)) = item.extract::<(isize, (CidLike, u64))>()?;
+        let index = place(index, entries.count())?;
+        if entries.kind(index) != EntryKind::File {
+            return Err(PyIndexError::new_err(format!("known: entry {index} is not a file")));
+        }
+        if !hashed.targets.set(index, &target.0) {
+            let what = format!("known: entry {index}: {} is not the target of a file", target.0);
+            return Err(invalid(core::InputCode::KindMismatch, what));
+        }
+        hashed.take(index, &target.0, entries.state(index).with_size(size));
+        Ok(())
+    })
 }
 
 /// A record: the path, the target, and the record's bytes.
