@@ -687,6 +687,31 @@ def decode_attributes(target: CidLike, payload: Buffer | None = None) -> Attribu
     b'go'
     """
 
+def join_folder(
+    files: Iterable[tuple[Iterable[str], str]], records: Iterable[tuple[Iterable[str], Attributes]]
+) -> JoinedFolder:
+    """Join the listings of a folder's two maps (protocol section 7).
+
+    Args:
+        files: Paths and targets of the folder's map, in key order, as it is listed. The reserved path is left out.
+        records: Paths and attributes of the map of attributes, in key order.
+
+    Returns:
+        An iterator over every path once, in key order: tuples of segments, kind, target and attributes. It asks for
+        files and records as it needs them, and raises `InvalidInput` with the code ``invalid_path`` if a record
+        contradicts the folder's map.
+
+    >>> list(join_folder([(["a"], "bafkqaaa")], []))
+    [(('a',), 'file', 'bafkqaaa', None)]
+    """
+
+@final
+class JoinedFolder:
+    """Iterates over the paths of a folder. Made by `join_folder`."""
+
+    def __iter__(self) -> JoinedFolder: ...
+    def __next__(self) -> _EntryFields: ...
+
 def files_match(
     top: str | os.PathLike[str],
     files: Sequence[tuple[str | os.PathLike[str], Sequence[tuple[CidLike, int | None]]]],

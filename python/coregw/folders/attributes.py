@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
+from coregw import _core
 from coregw._core import Attributes, Cid, decode_attributes, encode_attributes
 from coregw.errors import InvalidInput
-from coregw.text import printable
 
 __all__ = [
     "ATTRIBUTES_PATH",
@@ -84,52 +84,4 @@ def join_folder(
     >>> [entry.kind for entry in join_folder([(["go"], "bafkqaaa")], [(["now"], link)])]
     ['file', 'link']
     """
-    below_link: tuple[str, ...] | None = None
-    for path, target, attributes in _merged(files, records):
-        if below_link is not None and path[: len(below_link)] == below_link:
-            raise _refused(path, "it is below a symbolic link")
-        kind = _kind(path, target, attributes)
-        below_link = path if kind == "link" else None
-        yield FolderEntry(path, kind, target, attributes)
-
-
-def _merged(
-    files: Iterable[tuple[Iterable[str], str]], records: Iterable[tuple[Iterable[str], Attributes]]
-) -> Iterator[tuple[tuple[str, ...], str | None, Attributes | None]]:
-    # Tuples of segments sort as keys do: code points as their UTF-8, and a parent before what is below it.
-    targets = ((tuple(path), target) for path, target in files)
-    targets = ((path, target) for path, target in targets if path != ATTRIBUTES_PATH)
-    known = ((tuple(path), attributes) for path, attributes in records)
-    file, record = next(targets, None), next(known, None)
-    while file is not None or record is not None:
-        if record is None or (file is not None and file[0] < record[0]):
-            assert file is not None  # noqa: S101 - for mypy
-            yield *file, None
-            file = next(targets, None)
-        elif file is None or record[0] < file[0]:
-            yield record[0], None, record[1]
-            record = next(known, None)
-        else:
-            yield *file, record[1]
-            file, record = next(targets, None), next(known, None)
-
-
-def _kind(
-    path: tuple[str, ...], target: str | None, attributes: Attributes | None
-) -> Literal["file", "link", "folder", "map"]:
-    if target is None:
-        assert attributes is not None  # noqa: S101 - for mypy: a path comes from one listing at least
-        if attributes.kind == "file":
-            raise _refused(path, "it has a file's attributes, and no file")
-        return attributes.kind
-    if Cid(target).kind == "map":
-        if attributes is not None and attributes.kind != "folder":
-            raise _refused(path, f"it is a map with the attributes of a {attributes.kind}")
-        return "map"
-    if attributes is not None and attributes.kind != "file":
-        raise _refused(path, f"it is a file with the attributes of a {attributes.kind}")
-    return "file"
-
-
-def _refused(path: tuple[str, ...], why: str) -> InvalidInput:
-    return InvalidInput(f"{printable('/'.join(path), 1000)}: {why}", code="invalid_path")
+    return map(FolderEntry._make, _core.join_folder(files, records))

@@ -107,7 +107,8 @@ impl Records {
 /// Memory: what one listing is ahead of the other.
 #[derive(Debug)]
 pub struct FolderJoin {
-    root: RootCid,
+    /// The root of the folder's map, unless the reserved path does not matter.
+    root: Option<RootCid>,
     files: VecDeque<(Vec<String>, Cid)>,
     records: VecDeque<(Vec<String>, Found)>,
     has_all_files: bool,
@@ -122,8 +123,13 @@ pub struct FolderJoin {
 impl FolderJoin {
     /// The join of a folder's listings, with nothing listed.
     pub fn new(root: RootCid) -> Self {
+        Self { root: Some(root), ..Self::of_decoded() }
+    }
+
+    /// The join of listings whose records are all decoded, with nothing listed. The reserved path is left out.
+    pub fn of_decoded() -> Self {
         Self {
-            root,
+            root: None,
             files: VecDeque::new(),
             records: VecDeque::new(),
             has_all_files: false,
@@ -141,7 +147,9 @@ impl FolderJoin {
     pub fn add_files(&mut self, entries: Vec<(Vec<String>, Cid)>, has_more: bool) -> Result<()> {
         for (segments, target) in entries {
             if is_reserved(&segments) {
-                self.attributes_root = Some(self.checked_root(&target)?);
+                if let Some(root) = &self.root {
+                    self.attributes_root = Some(checked_root(root, &target)?);
+                }
             } else {
                 self.files.push_back((segments, target));
             }
@@ -151,12 +159,10 @@ impl FolderJoin {
         Ok(())
     }
 
-    fn checked_root(&self, target: &Cid) -> Result<RootCid> {
-        let found = target.root().filter(|root| root.kind == Kind::Map && root.suite == self.root.suite);
-        found.ok_or_else(|| {
-            let what = format!("{ATTRIBUTES_PATH}: {target} is not a map of the folder's suite");
-            Error::input(InputCode::KindMismatch, what)
-        })
+    /// Adds the next decoded records; `has_more` says that others follow. O(records).
+    pub fn add_decoded(&mut self, records: Vec<(Vec<String>, Arc<Attributes>)>, has_more: bool) {
+        self.records.extend(records.into_iter().map(|(segments, attributes)| (segments, Found::Decoded(attributes))));
+        self.has_all_records = !has_more;
     }
 
     /// Adds the next page of the map of attributes. O(entries).
@@ -267,6 +273,14 @@ fn kind(target: Option<&Cid>, attributes: Option<&Attributes>) -> Result<PathKin
         (Some(_), Some(Entry::Folder)) => Err("it is a file with the attributes of a folder"),
         (Some(_), Some(Entry::Link(_))) => Err("it is a file with the attributes of a link"),
     }
+}
+
+fn checked_root(root: &RootCid, target: &Cid) -> Result<RootCid> {
+    let found = target.root().filter(|found| found.kind == Kind::Map && found.suite == root.suite);
+    found.ok_or_else(|| {
+        let what = format!("{ATTRIBUTES_PATH}: {target} is not a map of the folder's suite");
+        Error::input(InputCode::KindMismatch, what)
+    })
 }
 
 fn is_reserved(segments: &[String]) -> bool {

@@ -185,3 +185,22 @@ fn a_record_that_many_paths_share_is_wanted_and_kept_once() {
         assert_eq!(found[0].xattrs.is_empty(), !has_xattrs);
     }
 }
+
+#[test]
+fn decoded_records_are_joined_one_by_one_and_the_reserved_path_is_left_out() {
+    let known = |entry: Entry| Arc::new(Attributes { entry, ..Attributes::default() });
+    let mut join = FolderJoin::of_decoded();
+    join.add_files(vec![(path(ATTRIBUTES_PATH), payload())], true).expect("not a root, and not asked for");
+    assert_eq!((join.waiting(), join.attributes_root()), ((0, 0), None));
+    join.add_files(vec![(path("b"), payload())], true).expect("valid");
+    join.add_decoded(vec![(path("a"), known(Entry::Folder))], true);
+    assert_eq!(join.next_entry().expect("valid").expect("joined").kind, PathKind::Folder);
+    // A file waits for the record that it may have.
+    join.add_decoded(vec![(path("b"), known(Entry::File))], true);
+    let file = join.next_entry().expect("valid").expect("joined");
+    assert!(file.kind == PathKind::File && file.attributes.is_some());
+    join.add_files(vec![(path("c"), payload())], false).expect("valid");
+    join.add_decoded(Vec::new(), false);
+    assert_eq!(join.next_entry().expect("valid").expect("joined").attributes, None);
+    assert_eq!(join.next_entry(), Ok(None));
+}

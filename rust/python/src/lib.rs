@@ -53,7 +53,7 @@ mod _core {
     #[pymodule_export]
     use crate::engine::operation::Operation;
     #[pymodule_export]
-    use crate::folders::attributes::{decode_attributes, encode_attributes};
+    use crate::folders::attributes::{JoinedFolder, decode_attributes, encode_attributes, join_folder};
     #[pymodule_export]
     use crate::folders::chunks::chunk_sizes;
     #[cfg(unix)]

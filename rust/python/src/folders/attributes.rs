@@ -1,17 +1,18 @@
-//! `encode_attributes` and `decode_attributes`: the records of a folder's map of attributes.
+//! The records of a folder's map of attributes, and `join_folder`, which joins them with the files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use core::{InputCode, SUM_LIMIT};
 use coregw_core as core;
 use coregw_folders::attributes::MODE_BITS;
-use coregw_folders::{Attributes, Entry};
+use coregw_folders::{Attributes, Entry, FolderEntry, FolderJoin, PathKind};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyString, PyTuple};
 
 use crate::cid::CidLike;
-use crate::convert::{ArgumentError, BytesLike, unsigned};
+use crate::convert::{ArgumentError, BytesLike, Items, unsigned};
 use crate::errors::call;
 use crate::{cid, tuples};
 
@@ -137,4 +138,103 @@ pub(crate) fn to_python<'py>(py: Python<'py>, attributes: &Attributes) -> PyResu
     }
     let &Attributes { size, mode, mtime, owner, .. } = attributes;
     tuples::ATTRIBUTES.instance(py, (kind, size, mode, mtime, link, owner, xattrs))
+}
+
+/// Segments, kind, target, attributes: the fields of `coregw.folders.attributes.FolderEntry`.
+pub(crate) type EntryTuple<'py> =
+    (Bound<'py, PyTuple>, &'static str, Option<Bound<'py, PyString>>, Option<Bound<'py, PyAny>>);
+
+/// An entry, with the object of its attributes.
+pub(crate) fn entry_tuple<'py>(
+    py: Python<'py>,
+    entry: FolderEntry,
+    attributes: Option<Bound<'py, PyAny>>,
+) -> PyResult<EntryTuple<'py>> {
+    let kind = match entry.kind {
+        PathKind::File => "file",
+        PathKind::Link => "link",
+        PathKind::Folder => "folder",
+        PathKind::Map => "map",
+    };
+    Ok((PyTuple::new(py, entry.segments)?, kind, entry.target.map(|target| cid::text(py, &target)), attributes))
+}
+
+/// Join the listings of a folder's two maps (protocol section 7).
+///
+/// Args:
+///     files: Paths and targets of the folder's map, in key order, as it is listed. The reserved path is left out.
+///     records: Paths and attributes of the map of attributes, in key order.
+///
+/// Returns:
+///     An iterator over every path once, in key order: tuples of segments, kind, target and attributes. It asks for
+///     files and records as it needs them, and raises `InvalidInput` with the code ``invalid_path`` if a record
+///     contradicts the folder's map.
+///
+/// >>> list(join_folder([(["a"], "bafkqaaa")], []))
+/// [(('a',), 'file', 'bafkqaaa', None)]
+#[pyfunction]
+pub fn join_folder(files: &Bound<'_, PyAny>, records: &Bound<'_, PyAny>) -> PyResult<JoinedFolder> {
+    let (files, records) = (files.try_iter()?.unbind(), records.try_iter()?.unbind());
+    let join = FolderJoin::of_decoded();
+    Ok(JoinedFolder { join, files: Some(files), records: Some(records), attributes: VecDeque::new() })
+}
+
+/// Iterates over the paths of a folder. Made by `join_folder`.
+#[pyclass(module = "coregw._core")]
+pub struct JoinedFolder {
+    join: FolderJoin,
+    /// What is left of the listings.
+    files: Option<Py<PyIterator>>,
+    records: Option<Py<PyIterator>>,
+    /// The objects of the records that wait.
+    attributes: VecDeque<Py<PyAny>>,
+}
+
+#[pymethods]
+impl JoinedFolder {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<EntryTuple<'py>>> {
+        while self.join.waiting().0 == 0 && self.files.is_some() {
+            let next = next_of(py, &mut self.files)?;
+            let page = next.map(|(path, target): (Items<String>, CidLike)| (path.0, target.0));
+            call(|| self.join.add_files(page.into_iter().collect(), self.files.is_some()))?;
+        }
+        if self.join.waiting().1 == 0 && self.records.is_some() {
+            let next = next_of(py, &mut self.records)?;
+            let page = next.map(|(path, attributes): (Items<String>, Bound<'_, PyAny>)| {
+                let known = Attributes { entry: entry_of(&attributes)?, ..Attributes::default() };
+                self.attributes.push_back(attributes.unbind());
+                PyResult::Ok((path.0, Arc::new(known)))
+            });
+            self.join.add_decoded(page.transpose()?.into_iter().collect(), self.records.is_some());
+        }
+        let Some(entry) = call(|| self.join.next_entry())? else { return Ok(None) };
+        let attributes = entry.attributes.as_ref().and_then(|_| self.attributes.pop_front());
+        entry_tuple(py, entry, attributes.map(|attributes| attributes.into_bound(py))).map(Some)
+    }
+}
+
+/// The next item of a listing, which is none after its end.
+fn next_of<'py, T>(py: Python<'py>, listing: &mut Option<Py<PyIterator>>) -> PyResult<Option<T>>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
+{
+    let next = listing.as_ref().and_then(|items| items.bind(py).clone().next()).transpose()?;
+    if next.is_none() {
+        *listing = None;
+    }
+    next.map(|item| item.extract()).transpose()
+}
+
+/// What the path of an `Attributes` is. The target of a link does not matter here.
+fn entry_of(attributes: &Bound<'_, PyAny>) -> PyResult<Entry> {
+    match attributes.getattr("kind")?.extract()? {
+        "file" => Ok(Entry::File),
+        "link" => Ok(Entry::Link(Vec::new())),
+        "folder" => Ok(Entry::Folder),
+        _ => Err(refused("attributes: the kind is file, link or folder").into()),
+    }
 }

@@ -8,21 +8,17 @@ use coregw_folders::listing::{Listing, Side};
 use coregw_folders::parallel::locked;
 use coregw_folders::plan::Placement;
 use coregw_folders::writer::Writing;
-use coregw_folders::{self as folder, FolderEntry, PathKind};
+use coregw_folders::{self as folder, FolderEntry};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt as _;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::PyString;
 
 use crate::cid::{CidLike, text};
 use crate::convert::BytesLike;
 use crate::detach::{self, Work};
 use crate::errors::call;
 
-use super::attributes::to_python;
-
-/// Segments, kind, target, attributes: the fields of `coregw.folders.attributes.FolderEntry`.
-pub(super) type EntryTuple<'py> =
-    (Bound<'py, PyTuple>, &'static str, Option<Bound<'py, PyString>>, Option<Bound<'py, PyAny>>);
+use super::attributes::{EntryTuple, entry_tuple, to_python};
 
 /// The number of entries of a page; the last path, if others follow.
 type PageTuple = (usize, Option<Vec<String>>);
@@ -181,16 +177,9 @@ impl FolderListing {
     }
 
     /// An entry, as the fields of a `FolderEntry`.
-    pub(super) fn tuple<'py>(&self, py: Python<'py>, entry: FolderEntry) -> PyResult<EntryTuple<'py>> {
-        let kind = match entry.kind {
-            PathKind::File => "file",
-            PathKind::Link => "link",
-            PathKind::Folder => "folder",
-            PathKind::Map => "map",
-        };
-        let segments = PyTuple::new(py, entry.segments)?;
-        let attributes = entry.attributes.map(|attributes| self.attributes(py, attributes)).transpose()?;
-        Ok((segments, kind, entry.target.map(|target| text(py, &target)), attributes))
+    pub(super) fn tuple<'py>(&self, py: Python<'py>, mut entry: FolderEntry) -> PyResult<EntryTuple<'py>> {
+        let attributes = entry.attributes.take().map(|attributes| self.attributes(py, attributes)).transpose()?;
+        entry_tuple(py, entry, attributes)
     }
 
     /// The object of some attributes: one for all paths that share them.

@@ -25,7 +25,8 @@ use crate::detach::{self, Work};
 use crate::errors::{call, exception, invalid, of_panic};
 use crate::signals::Signals;
 
-use super::listing::{EntryTuple, FolderListing};
+use super::attributes::EntryTuple;
+use super::listing::FolderListing;
 use super::survey::os_error;
 
 /// Files as MessagePack, their number, the latest change, files at the top.
