@@ -4,12 +4,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::path::Arg;
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// Does not block on a named pipe.
@@ -51,11 +52,22 @@ impl Beneath {
         let mut folder: Option<OwnedFd> = None;
         for name in below.parent().into_iter().flatten() {
             let above = folder.as_ref().unwrap_or(&self.0);
-            folder = Some(fs::openat(above, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())?);
+            folder = Some(open_folder_in(above, name)?);
         }
         let name = below.file_name().unwrap_or(".".as_ref());
         Ok(fs::openat(folder.as_ref().unwrap_or(&self.0), name, flags, Mode::empty())?)
     }
+}
+
+impl AsFd for Beneath {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Opens a folder by its name in another. ELOOP or ENOTDIR if that is a link.
+pub(crate) fn open_folder_in(above: impl AsFd, name: impl Arg) -> Result<OwnedFd, Errno> {
+    fs::openat(above, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())
 }
 
 /// Why a file was skipped, in the words of the system.

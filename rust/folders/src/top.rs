@@ -12,21 +12,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{self, AtFlags, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use crate::beneath::{Beneath, open_folder_in};
 use crate::metadata::FileStat;
 use crate::parallel::locked;
 use crate::plan::{Created, Folder, Kept, Placement, Plan, PlannedFile, TOP};
 
-const OPEN_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// Does not block on a named pipe.
 const OPEN_FILE: OFlags = OFlags::WRONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
 /// The folder that everything is below, and the one for incomplete files.
 pub struct Top {
-    top: OwnedFd,
-    incomplete: Option<OwnedFd>,
+    top: Beneath,
+    incomplete: Option<Beneath>,
     /// Files that stay open until they are complete.
     open_files: AtomicUsize,
 }
@@ -77,10 +77,8 @@ impl LastFolder {
 impl Top {
     /// Opens both. The paths themselves are the caller's own, and may lead through links.
     pub fn open(top: &Path, incomplete: Option<&Path>) -> Result<Self, RestoreFailure> {
-        let open = |path: &Path| {
-            fs::open(path, OPEN_FOLDER.difference(OFlags::NOFOLLOW), Mode::empty())
-                .map_err(|error| RestoreFailure::io(error, path.to_string_lossy()))
-        };
+        let open =
+            |path: &Path| Beneath::new(path).map_err(|error| RestoreFailure::os(&error, &path.to_string_lossy()));
         Ok(Self { top: open(top)?, incomplete: incomplete.map(open).transpose()?, open_files: AtomicUsize::new(0) })
     }
 
@@ -107,8 +105,7 @@ impl Top {
         for &number in below.iter().rev() {
             let Folder { parent, depth, name, .. } = &plan.folders[number as usize];
             let above = last.0.last().map_or(self.top.as_fd(), |opened| opened.folder.as_fd());
-            let folder = fs::openat(above, name, OPEN_FOLDER, Mode::empty())
-                .map_err(|error| failure(plan, *parent, name, error))?;
+            let folder = open_folder_in(above, name).map_err(|error| failure(plan, *parent, name, error))?;
             last.push(OpenFolder { number, depth: *depth, folder });
         }
         Ok(last.0.last().map_or(self.top.as_fd(), |opened| opened.folder.as_fd()))
