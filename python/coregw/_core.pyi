@@ -1121,6 +1121,7 @@ def survey(
     gitignore: bool = False,
     purpose: Literal["add", "keep", "strict", "as-added"] = "add",
     named: Mapping[str, str] | None = None,
+    progress: Callable[[int], object] | None = None,
 ) -> Survey:
     """Walk a folder on all cores, with the GIL released, and return what it has. O(entries).
 
@@ -1142,6 +1143,8 @@ def survey(
             link, and not excluded itself.
         named: For ``as-added``: the targets of files that a root names, by their paths. Then the files of patterns that
             have these targets count, and no others.
+        progress: Called about every 50 milliseconds with the number of entries that were found since, in the caller's
+            thread. An exception that it raises ends the walk.
 
     Raises:
         InvalidInput: If a name is not UTF-8 or a path exceeds 4,096 bytes (code ``invalid_path``; the message names the

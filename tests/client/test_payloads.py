@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 
 import coregw
 from client_calls import Call, both_clients
-from coregw.client import Client, ClientSettings
+from coregw.client import AsyncClient, Client, ClientSettings
 from coregw.client.files import CHUNK_BYTES, Upload
 from coregw.errors import Conflict, InvalidInput, PayloadNotFound, ProofError, TooLarge, Unavailable
 from gateways import Liar, Reply, names
@@ -294,3 +296,25 @@ def test_a_pipe_is_sent_again_and_not_longer_than_a_payload(tmp_path: Path) -> N
             assert (list(upload.chunks()), list(upload.chunks())) == ([b"hello"], [b"hello"])
             assert upload.cid == coregw.payload_cid(b"hello")
         os.close(reading)
+
+
+@pytest.mark.parametrize("sent", [None, b"", b"hello"], ids=["nobody writes", "nothing", "a part"])
+def test_cancelling_does_not_wait_for_the_writer_of_a_pipe(gateway: str, tmp_path: Path, sent: bytes | None) -> None:
+    os.mkfifo(path := tmp_path / "pipe")
+
+    async def cancel() -> bool:
+        async with AsyncClient(gateway) as client:
+            call = asyncio.ensure_future(client.put_payload(path))
+            await asyncio.sleep(0.2)
+            writer = None if sent is None else os.open(path, os.O_WRONLY)
+            if writer is not None and sent:
+                os.write(writer, sent)
+                await asyncio.sleep(0.2)
+            call.cancel()
+            ended, _ = await asyncio.wait([call], timeout=20)
+            os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK) if writer is None else writer)  # ends a wait for it
+            with suppress(asyncio.CancelledError):
+                await call
+            return bool(ended)
+
+    assert asyncio.run(cancel())

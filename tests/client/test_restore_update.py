@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import stat
@@ -21,7 +22,7 @@ from coregw import encode_attributes
 from coregw.client import AsyncClient, Client
 from coregw.client.folders import filling
 from coregw.client.folders import restore as restoring
-from coregw.client.folders.destination import Existing, Rights, survey_existing
+from coregw.client.folders.destination import Existing, Rights, TreeCursor, remove_tree, survey_existing
 from coregw.client.folders.names import Paths
 from coregw.client.folders.restore import Deletion, Extras, Restored, restore_folder
 from coregw.errors import InvalidInput, PayloadNotFound, ProofError, Unavailable
@@ -375,3 +376,71 @@ def test_a_private_folder_is_private_when_it_is_moved_into_a_destination(
         (tmp_path / "dest" / "private" / "x").unlink()
         (tmp_path / "dest" / "private").rmdir()
     assert modes == [0o700, 0o700]
+
+
+XATTR = {"user.note": b"n"}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("unlink", {"delete": Deletion()}), ("setxattr", {"extras": Extras(xattrs=True)})]
+)
+def test_a_cancelled_restore_stops_in_the_middle(
+    name: str,
+    options: dict[str, Any],
+    gateway: str,
+    root_of: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = {f"f{number}": b"x" for number in range(200)}
+    root = root_of(files, records={path: {"kind": "file", "xattrs": XATTR} for path in files})
+    (out := tmp_path / "out").mkdir()
+    (out / "folder").mkdir()
+    for number in range(200):
+        (out / f"mine{number}").touch()
+        (out / f"folder/{number}").touch()
+    do = getattr(os, name)
+    called: list[object] = []
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+
+        async def cancel() -> None:
+            call.cancel()
+            for _ in range(10):
+                await asyncio.sleep(0)  # until the cancellation has reached what waits for the thread
+
+        def cancelled_in(*args: Any, **words: Any) -> None:  # noqa: ANN401
+            if not called:
+                asyncio.run_coroutine_threadsafe(cancel(), loop).result()
+            called.append(args)
+            do(*args, **words)
+
+        async with AsyncClient(gateway) as client:
+            call = asyncio.ensure_future(restore_folder(client, root, out, **options))
+            monkeypatch.setattr(os, name, cancelled_in)
+            with pytest.raises(asyncio.CancelledError):
+                await call
+
+    asyncio.run(run())
+    assert len(called) == 1
+
+
+def test_folders_that_are_not_removed_after_all_have_their_modes_again(tmp_path: Path) -> None:
+    for name in ("a", "a/b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+    for name in ("a/b", "a"):
+        (tmp_path / name).chmod(0o550)
+    seen: list[int] = []
+
+    def check(count: int) -> None:
+        seen.append(count)
+        if len(seen) == 2:
+            raise InterruptedError
+
+    with TreeCursor.at(tmp_path) as cursor, pytest.raises(InterruptedError):
+        remove_tree(cursor.folder, "a", check)
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("a", "a/b")] == [0o550] * 2
+    assert not (tmp_path / "a/file").exists()
+    assert (tmp_path / "a/b/file").exists()

@@ -319,3 +319,16 @@ def test_a_folder_that_becomes_a_link_while_it_is_surveyed_shows_nothing_from_ou
     finally:
         ended.set()
         swapping.join()
+
+
+def test_progress_counts_the_entries_and_ends_the_survey_by_an_exception(tmp_path: Path) -> None:
+    write(tmp_path, *(f"d{number % 7}/{number}" for number in range(3000)))
+    counted: list[int] = []
+    survey(tmp_path, progress=counted.append)
+    assert sum(counted) == 3007
+
+    def refuse(_: int) -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        survey(tmp_path, progress=refuse)

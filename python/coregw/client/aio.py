@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 from coregw import _core, client
 from coregw.client import operations
 from coregw.client.driving.asynchronous import AsyncDriver
-from coregw.client.driving.threads import to_end
-from coregw.client.files import as_bytes
+from coregw.client.driving.threads import in_thread, to_end
+from coregw.client.files import as_bytes, pipe_content
 from coregw.client.query import CidLike, PathLike, Proven, Query, map_proof, resolve, scan
 from coregw.messages import Delta, MutationReceipt
 from coregw.verify import Buffer
@@ -53,6 +53,9 @@ class AsyncClient(AsyncDriver):
 
     async def put_payload(self, data: Buffer | Path, codec: str | int = "raw", hash: str = "sha2-256") -> str:
         """Store a payload and return its CID; see `operations.payload.put_payload`."""
+        if isinstance(data, Path):
+            piped = await in_thread(pipe_content, data, self.settings.max_payload_bytes)
+            data = data if piped is None else piped
         return await self._run(operations.payload.put_payload(self.settings, data, codec, hash))
 
     async def put_payloads(self, datas: Iterable[Buffer], codec: str | int = "raw") -> list[str]:
@@ -298,7 +301,7 @@ class AsyncClient(AsyncDriver):
         from coregw.folders.upload_cache import UploadCache  # noqa: PLC0415 - the same
 
         recorded = Recorded(attributes, owner, xattrs)
-        found = await to_end(survey, path, exclude, gitignore)
+        found = await in_thread(survey, path, exclude, gitignore, "add", None)
         cache = UploadCache.of(path, f"{suite} fastcdc 64 KiB") if use_cache else None
         return await add_folder(self, found, suite, AddProgress(hashed=progress), cache, recorded)
 

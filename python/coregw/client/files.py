@@ -17,13 +17,27 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from coregw import _core
+from coregw.client.driving.threads import Check
 from coregw.errors import Conflict, InvalidInput, TooLarge
 from coregw.hashing import new_hash
 from coregw.verify import Buffer
 
-__all__ = ["CHUNK_BYTES", "Download", "FileState", "NewFile", "Upload", "as_bytes", "create_file", "reported_as"]
+__all__ = [
+    "CHUNK_BYTES",
+    "Download",
+    "FileState",
+    "NewFile",
+    "Upload",
+    "as_bytes",
+    "create_file",
+    "pipe_content",
+    "reported_as",
+]
 
 CHUNK_BYTES = 256 * 1024
+
+_PAUSE_MILLISECONDS = 100
+"""The longest time without a look for a cancellation while a pipe is waited for."""
 
 # Where the platform has the flags: do not follow a symbolic link.
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -75,7 +89,7 @@ class Upload:
         self._hasher = self._new_hasher()
         if isinstance(self._data, bytes):
             self.name = f"{len(self._data)} bytes"
-            self._check_size(len(self._data))
+            _check_size(self.name, len(self._data), self._limit)
             self._hasher.update(self._data)
         else:
             self.name = str(data)
@@ -106,34 +120,55 @@ class Upload:
         with os.fdopen(os.open(self._data, _READ_FLAGS), "rb", buffering=0) as file:
             before = FileState(file.fileno())
             if not stat.S_ISREG(before.mode):
-                self._data = self._read_to_end(file)
-                yield from self.chunks()
+                data = _read_to_end(file, self.name, self._limit)
+                self._hasher.update(data)
+                self._data = data
+                yield data
                 return
             while chunk := file.read(CHUNK_BYTES):
                 count += len(chunk)
-                self._check_size(count)
+                _check_size(self.name, count, self._limit)
                 self._hasher.update(chunk)
                 yield chunk
             if FileState(file.fileno()) != before:
                 raise Conflict(f"{self.name} changed while it was read")
 
-    def _read_to_end(self, file: FileIO) -> bytes:
-        """Read all of a pipe, for each attempt to send it. Waits for the first who writes to it, and for the last."""
-        if hasattr(select, "poll"):
-            waiting = select.poll()
-            waiting.register(file, select.POLLIN)
-            waiting.poll()  # a named pipe that nobody has opened for writing yet would be at its end
-        os.set_blocking(file.fileno(), True)
-        data = bytearray()
-        while chunk := file.read(CHUNK_BYTES):
-            data += chunk
-            self._check_size(len(data))
-        self._hasher.update(data)
-        return bytes(data)
 
-    def _check_size(self, count: int) -> None:
-        if count > self._limit:
-            raise TooLarge(f"put {self.name}: more than {self._limit} bytes")
+def _check_size(name: str, count: int, limit: int) -> None:
+    if count > limit:
+        raise TooLarge(f"put {name}: more than {limit} bytes")
+
+
+def pipe_content(path: Path, limit: int, check: Check) -> bytes | None:
+    """Return what a pipe has, up to its end, or None if it is a regular file. `check` is called while it waits.
+
+    Raises:
+        OSError: It can't be read.
+        TooLarge: It has more than `limit` bytes.
+    """
+    with os.fdopen(os.open(path, _READ_FLAGS), "rb", buffering=0) as file:
+        is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        return None if is_file else _read_to_end(file, str(path), limit, check)
+
+
+def _read_to_end(file: FileIO, name: str, limit: int, check: Check = lambda count: None) -> bytes:
+    """Read all of a pipe, for each attempt to send it. Waits for the first who writes to it, and for the last."""
+    waiting = select.poll() if hasattr(select, "poll") else None
+    if waiting is not None:
+        waiting.register(file, select.POLLIN)
+    data = bytearray()
+    while True:
+        # A named pipe that nobody has opened for writing yet would be at its end.
+        while waiting is not None and not waiting.poll(_PAUSE_MILLISECONDS):
+            check(0)
+        chunk: bytes | None = file.read(CHUNK_BYTES)
+        if chunk is None:
+            continue  # somebody else reads from it as well
+        if not chunk:
+            return bytes(data)
+        data += chunk
+        check(len(chunk))
+        _check_size(name, len(data), limit)
 
 
 class Download:

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ffi::{CStr, OsStr};
 use std::io;
+use std::mem;
 use std::num::NonZero;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -184,13 +185,18 @@ impl<W: Watch> Walk<'_, W> {
         let mut draft = FolderDraft::default();
         let folder = self.beneath.open_folder(&job.below)?;
         let path = self.location(job);
-        for (count, entry) in Dir::read_from(&folder)?.enumerate() {
-            if count % ENTRIES_BETWEEN_CHECKS == ENTRIES_BETWEEN_CHECKS - 1 && self.watch.is_interrupted() {
-                return Ok(());
+        let mut found = 0;
+        for entry in Dir::read_from(&folder)? {
+            if found == ENTRIES_BETWEEN_CHECKS {
+                self.watch.progress(mem::take(&mut found) as u64);
+                if self.watch.is_interrupted() {
+                    return Ok(());
+                }
             }
             let taken = match &entry {
                 Ok(entry) if matches!(entry.file_name().to_bytes(), b"." | b"..") => continue,
                 Ok(entry) => {
+                    found += 1;
                     let name = entry.file_name();
                     self.take((job, &path), &folder, name, &mut draft).map_err(|error| (path.join(text(name)), error))
                 }
@@ -200,6 +206,7 @@ impl<W: Watch> Walk<'_, W> {
                 self.skip(file, why(&error));
             }
         }
+        self.watch.progress(found as u64);
         if let Err((file, error)) = self.finish((job, &path), folder.as_fd(), draft) {
             self.lock().failures.push((file, error));
         }

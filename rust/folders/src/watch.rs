@@ -5,6 +5,6 @@ pub trait Watch: Sync {
     /// Whether the work is to end soon.
     fn is_interrupted(&self) -> bool;
 
-    /// Notes that so many bytes more were worked on.
-    fn progress(&self, bytes: u64);
+    /// Notes that so many bytes more were worked on, or so many entries more were found.
+    fn progress(&self, amount: u64);
 }

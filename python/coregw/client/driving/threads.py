@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -10,10 +11,13 @@ from typing import TypeVar, TypeVarTuple
 
 from coregw.waiting import result_of
 
-__all__ = ["to_end"]
+__all__ = ["Check", "in_thread", "to_end"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+Check = Callable[[int], object]
+"""Called again and again by long work, with what it has done since the last call; ends it by an exception."""
 
 
 async def to_end(work: Callable[[*Ts], T], *args: *Ts, stop: Callable[[], None] = lambda: None) -> T:
@@ -33,3 +37,14 @@ async def to_end(work: Callable[[*Ts], T], *args: *Ts, stop: Callable[[], None] 
             with suppress(asyncio.CancelledError):  # once more; it is raised in the end
                 await asyncio.wait([call])
         raise
+
+
+async def in_thread(work: Callable[[*Ts, Check], T], *args: *Ts) -> T:
+    """Return ``work(*args, check)`` from a thread. If this is cancelled, `check` raises, and this waits for the end."""
+    is_stopped = threading.Event()
+
+    def check(_: int) -> None:
+        if is_stopped.is_set():
+            raise InterruptedError
+
+    return await to_end(work, *args, check, stop=is_stopped.set)

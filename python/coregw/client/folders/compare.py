@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from coregw import _core
-from coregw.client.driving.threads import to_end
+from coregw.client.driving.threads import Check, in_thread, to_end
 from coregw.client.folders.listing import Part, explained_elements, list_folder
-from coregw.client.folders.parallel import in_thread
 from coregw.client.folders.source import PayloadSource
 from coregw.client.query import CidLike
 from coregw.errors import InvalidInput, TooLarge
@@ -85,8 +85,8 @@ async def compare_folder(
         if entry.kind != "map" or entry.attributes is not None  # otherwise it is what its paths say
     ]
     named = {"/".join(each.segments): each.target for each in listed if each.target and each.segments[-1] in _IGNORES}
-    purpose = ("as-added", named) if as_added else ("strict", None)
-    found = await to_end(survey, path, exclude, gitignore, *purpose)
+    purpose: Literal["strict", "as-added"] = "as-added" if as_added else "strict"
+    found = await in_thread(survey, path, exclude, gitignore, purpose, named if as_added else None)
     recorded = _recorded([entry.attributes for entry in listed if entry.attributes is not None], attributes)
     hashed = await in_thread(_core.hash_survey, found, cid.suite, None, recorded.xattrs)
     local = await to_end(_entries, hashed, recorded)
@@ -109,7 +109,7 @@ async def compare_folder(
     differences.sort(key=lambda each: each.segments)
     explaining: list[Skipped] = []
     if differences and not as_added:
-        explaining = await to_end(_explaining, path, exclude, named, recorded.attributes, differences)
+        explaining = await in_thread(_explaining, path, exclude, named, recorded.attributes, differences)
     return ComparedFolder(differences, recorded, skipped, sorted(left_out), explaining)
 
 
@@ -129,10 +129,11 @@ def _explaining(
     named: Mapping[str, str],
     level: Level,
     differences: Sequence[FolderDifference],
+    check: Check,
 ) -> list[Skipped]:
     """Return what is left out as added, if every difference is a part of it that the root does not have."""
     for gitignore in (False, True):
-        found = survey(path, exclude, gitignore, "as-added", named)
+        found = survey(path, exclude, gitignore, "as-added", named, check)
         left_out = [Skipped(*each) for each in found.left_out]
         left_out += [Skipped(path / each.path, each.kind) for each in unrecorded(found, level)]
         tops = {_below(path, each.file) for each in left_out}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 from coregw import _core
+from coregw.client.driving.threads import Check
 from coregw.client.folders.listing import PlannedFile
 from coregw.client.folders.names import INSIDE, TOP, Paths
 from coregw.errors import InvalidInput
@@ -190,7 +191,7 @@ class TreeCursor(Cursor):
             self.number = each
 
 
-def survey_existing(top: Path, paths: Paths, rights: Rights) -> Existing:
+def survey_existing(top: Path, paths: Paths, rights: Rights, check: Check = lambda count: None) -> Existing:
     """Return what is in the folders of a tree at a destination, but for incomplete files. O(entries).
 
     Folders that the tree does not have are not entered. Symbolic links are not followed, also if one takes the place of
@@ -200,6 +201,7 @@ def survey_existing(top: Path, paths: Paths, rights: Rights) -> Existing:
         top: The destination; nothing is there if it does not exist.
         paths: The tree.
         rights: Gives the rights to enter folders of this user.
+        check: Called for each entry.
     """
     found = Existing()
     if not os.path.lexists(top):
@@ -211,14 +213,15 @@ def survey_existing(top: Path, paths: Paths, rights: Rights) -> Existing:
             number = pending.pop()
             with reported_as_path(top, paths, number):
                 rights.enter(cursor, number)
-                _list(cursor, paths, found, pending)
+                _list(cursor, paths, found, pending, check)
     return found
 
 
-def _list(cursor: TreeCursor, paths: Paths, found: Existing, pending: list[int]) -> None:
+def _list(cursor: TreeCursor, paths: Paths, found: Existing, pending: list[int], check: Check) -> None:
     """Note what is in the folder of a cursor, and the folders to enter."""
     with os.scandir(cursor.folder) as listing:
         for entry in listing:
+            check(1)
             if cursor.number == TOP and entry.name == INSIDE:
                 continue
             number = paths.find(cursor.number, entry.name)
@@ -297,10 +300,11 @@ class Rights:
         if self._are_given and _lacks(cursor.folder, stat.S_IRUSR | stat.S_IXUSR):
             self._give(cursor, number)
 
-    def give(self, numbers: Iterable[int]) -> None:
+    def give(self, numbers: Iterable[int], check: Check = lambda count: None) -> None:
         """Give the rights to change folders; those above them can be entered."""
         with TreeCursor.at(self._top) as cursor:
             for number in sorted(numbers):
+                check(1)
                 with reported_as_path(self._top, self._paths, number):
                     cursor.move(self._paths, number)
                     if _lacks(cursor.folder, _RIGHTS):
@@ -350,21 +354,24 @@ def _allow(folder: int, name: str) -> int | None:
     return None
 
 
-def remove(top: Path, paths: Paths, items: Iterable[tuple[int, tuple[str, ...]]]) -> None:
+def remove(top: Path, paths: Paths, items: Iterable[tuple[int, tuple[str, ...]]], check: Check) -> None:
     """Remove files, links and whole folders, by the number of a folder, and the path of each below that.
+
+    `check` is called before each of them, and what is in them.
 
     Raises:
         OSError: One can't be removed; those before it are.
     """
     with TreeCursor.at(top) as cursor:
         for number, (*folders, name) in items:
+            check(1)
             try:
                 cursor.move(paths, number)
                 with Cursor(os.dup(cursor.folder)) as at:
                     for each in folders:
                         at.down(each)
                     if stat.S_ISDIR(os.lstat(name, dir_fd=at.folder).st_mode):
-                        remove_tree(at.folder, name)
+                        remove_tree(at.folder, name, check)
                     else:
                         os.unlink(name, dir_fd=at.folder)
             except OSError as error:
@@ -372,10 +379,11 @@ def remove(top: Path, paths: Paths, items: Iterable[tuple[int, tuple[str, ...]]]
                 raise type(error)(error.errno, error.strerror or str(error), path) from None
 
 
-def remove_tree(folder: int, name: str) -> None:
+def remove_tree(folder: int, name: str, check: Check = lambda count: None) -> None:
     """Remove a folder in another one, with all that it has, whatever its depth. What can be removed is.
 
-    Folders of this user get the rights that this needs. One that cannot be removed has its mode again.
+    Folders of this user get the rights that this needs. One that is not removed has its mode again. `check` is called
+    before each file is removed.
 
     Raises:
         OSError: The first reason why something could not be removed.
@@ -384,31 +392,43 @@ def remove_tree(folder: int, name: str) -> None:
     pending = [[name]]
     entered: list[tuple[str, int | None]] = []
     with Cursor(os.dup(folder)) as cursor:
-        while pending:
-            if pending[-1]:
-                below = pending[-1].pop()
-                try:
-                    entered.append((below, _enter_to_remove(cursor, below)))
-                except OSError as error:
-                    failures.append(error)
-                else:
-                    pending.append(_remove_files(cursor.folder, failures))
-                continue
-            pending.pop()
-            if entered:
-                below, mode = entered.pop()
-                descriptor = os.dup(cursor.folder)
-                try:
-                    cursor.up()
-                    os.rmdir(below, dir_fd=cursor.folder)
-                except OSError as error:
-                    failures.append(error)
-                    if mode is not None:
-                        os.fchmod(descriptor, mode)
-                finally:
-                    os.close(descriptor)
+        try:
+            while pending:
+                if pending[-1]:
+                    below = pending[-1].pop()
+                    try:
+                        entered.append((below, _enter_to_remove(cursor, below)))
+                    except OSError as error:
+                        failures.append(error)
+                    else:
+                        pending.append(_remove_files(cursor.folder, failures, check))
+                    continue
+                pending.pop()
+                if entered:
+                    try:
+                        _leave(cursor, *entered.pop(), is_removed=True)
+                    except OSError as error:
+                        failures.append(error)
+        except BaseException:
+            while entered:
+                _leave(cursor, *entered.pop(), is_removed=False)
+            raise
     if failures:
         raise failures[0]
+
+
+def _leave(cursor: Cursor, name: str, mode: int | None, *, is_removed: bool) -> None:
+    """Go up from a folder, and remove it. One that is not removed has its mode again."""
+    descriptor = os.dup(cursor.folder)
+    try:
+        cursor.up()
+        if is_removed:
+            os.rmdir(name, dir_fd=cursor.folder)
+            mode = None
+    finally:
+        if mode is not None:
+            os.fchmod(descriptor, mode)
+        os.close(descriptor)
 
 
 def _enter_to_remove(cursor: Cursor, name: str) -> int | None:
@@ -427,12 +447,13 @@ def _enter_to_remove(cursor: Cursor, name: str) -> int | None:
     return mode
 
 
-def _remove_files(folder: int, failures: list[OSError]) -> list[str]:
+def _remove_files(folder: int, failures: list[OSError], check: Check) -> list[str]:
     """Remove all but folders from a folder, and return the names of these."""
     with os.scandir(folder) as listing:
         entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in listing]
     for name, is_folder in entries:
         if not is_folder:
+            check(1)
             try:
                 os.unlink(name, dir_fd=folder)
             except OSError as error:
@@ -460,15 +481,16 @@ class FileStates:
         self._newest = 0
 
     def known(
-        self, states: Mapping[int, os.stat_result], files: Iterable[PlannedFile]
+        self, states: Mapping[int, os.stat_result], files: Iterable[PlannedFile], check: Check
     ) -> tuple[set[int], list[PlannedFile]]:
         """Return the numbers of the files that have not changed since they had the right bytes, and the other files.
 
-        O(files), without reading one.
+        O(files), without reading one. `check` is called for each.
         """
         right: set[int] = set()
         others: list[PlannedFile] = []
         for file in files:
+            check(1)
             status = states[file.number]
             self._found[file.number] = state_of(status)
             if self._cache.find("/".join(file.segments), status) == file.target:

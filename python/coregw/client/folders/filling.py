@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from coregw import _core
-from coregw.client.driving.threads import to_end
+from coregw.client.driving.threads import Check, in_thread, to_end
 from coregw.client.folders.destination import FileStates
 from coregw.client.folders.listing import FileLists, Nested, PlannedFile, Signal, walk_folder
 from coregw.client.folders.names import TOP, leads_outside
@@ -63,11 +63,11 @@ class Filler:
         self._is_listed = True
         self._listed, self._fetched = Signal(), Signal()
 
-    async def write_planned(self, before_the_end: Callable[[], None]) -> None:
+    async def write_planned(self, before_the_end: Callable[[Check], None]) -> None:
         """Fetch and write what was added to the writer; links and attributes follow `before_the_end`."""
         await self._start()
         await for_each([self._fetch] * REQUESTS, _call, REQUESTS)
-        await to_end(before_the_end)
+        await in_thread(before_the_end)
         await self._finish()
 
     async def write_listed(
@@ -98,10 +98,10 @@ class Filler:
 
         await self._start()
         await for_each([list_all, *[self._fetch] * REQUESTS], _call, REQUESTS + 1)
-        await to_end(self._add_links, all_links)
+        await in_thread(self._add_links, all_links)
         await self._finish()
 
-    def _add_links(self, all_links: bool) -> None:
+    def _add_links(self, all_links: bool, check: Check) -> None:
         """Add the links to the writer, when all folders and links are known."""
         targets: dict[tuple[int, str], bytes] = {}
         placed: list[tuple[int, int, FolderEntry]] = []
@@ -115,6 +115,7 @@ class Filler:
             return self._writer.folder_in(folder, name) if target is None else target
 
         for number, folder, link in placed:
+            check(1)
             if all_links or not leads_outside(folder, link_of(link)[0], (find, self._writer.folder_above)):
                 self._writer.add_link(link.segments[-1:], *link_of(link), below=folder)
             else:

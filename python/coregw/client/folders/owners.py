@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from coregw.client.driving.threads import Check
 from coregw.client.folders.destination import Rights, TreeCursor, reported_as_path
 from coregw.client.folders.listing import PlannedFile
 from coregw.client.folders.names import Paths
@@ -63,6 +64,7 @@ def set_extras(
     entries: Iterable[tuple[int, FolderEntry | PlannedFile]],
     inodes: Mapping[int, int],
     extras: Extras,
+    check: Check = lambda count: None,
 ) -> list[Skipped]:
     """Set the owners and extended attributes of what was written below `top`, by the numbers of its paths. O(entries).
 
@@ -73,6 +75,7 @@ def set_extras(
         inodes: The inodes of the files. Nothing is changed of another file, which somebody may have put in the place of
             one of these.
         extras: What is restored.
+        check: Called for each entry.
 
     Returns:
         The first path for each recorded extended attribute that is not restored, and how many others there are.
@@ -83,6 +86,7 @@ def set_extras(
     left_out: dict[str, list[int]] = {}
     with Rights(top, paths) as rights, TreeCursor.at(top) as cursor:
         for number, entry in entries:
+            check(1)
             kind = paths.kinds[number]
             known = entry.attributes or _UNKNOWN
             if not ((extras.owners and known.owner) or (extras.has_xattrs and kind != "link")):

@@ -1,16 +1,14 @@
-"""Bounded concurrency over many items, and long work in threads that ends when its caller is cancelled."""
+"""Bounded concurrency over many items."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar, TypeVarTuple
+from typing import TypeVar
 
-__all__ = ["for_each", "in_thread"]
+__all__ = ["for_each"]
 
 T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
 
 
 async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]], workers: int) -> None:
@@ -39,22 +37,3 @@ def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
     return first
-
-
-async def in_thread(work: Callable[[*Ts, Callable[[int], object]], T], *args: *Ts) -> T:
-    """Return ``work(*args, check)`` from a thread. If this is cancelled, `check` raises, so that the thread ends soon.
-
-    Args:
-        work: A callable whose last argument is a callback for progress, called again and again with a number.
-        args: Its other arguments.
-    """
-    is_stopped = threading.Event()
-
-    def check(_: int) -> None:
-        if is_stopped.is_set():
-            raise InterruptedError
-
-    try:
-        return await asyncio.to_thread(work, *args, check)
-    finally:
-        is_stopped.set()

@@ -24,6 +24,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from coregw.client.driving.threads import Check
 from coregw.client.files import reported_as
 from coregw.client.folders.destination import Cursor, remove_tree
 from coregw.client.folders.names import INSIDE
@@ -79,13 +80,15 @@ def partial_folder(destination: Path, *, is_inside: bool) -> Iterator[Partial]:
         os.close(lock)
 
 
-def discard_abandoned(destination: Path) -> None:
+def discard_abandoned(destination: Path, check: Check) -> None:
     """Remove the folder beside a destination that a process has left that was killed, if there is one."""
     folder = _place(destination, is_inside=False)
     lock = _lock(folder, lambda: None)
     if lock is not None:
-        _remove_tree(folder)
-        os.close(lock)
+        try:
+            _remove_tree(folder, check)
+        finally:
+            os.close(lock)
 
 
 def _place(destination: Path, *, is_inside: bool) -> Path:
@@ -163,7 +166,7 @@ def _is_own(folder: Path, descriptor: int) -> bool:
     return False
 
 
-def _remove_tree(folder: Path) -> None:
+def _remove_tree(folder: Path, check: Check = lambda count: None) -> None:
     """Remove a folder, if it exists, as far as that is possible."""
     with suppress(OSError), Cursor.at(folder.parent) as above:
-        remove_tree(above.folder, folder.name)
+        remove_tree(above.folder, folder.name, check)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from coregw import _core
-from coregw.client.driving.threads import to_end
+from coregw.client.driving.threads import Check, in_thread, to_end
 from coregw.client.folders.destination import (
     Existing,
     FileStates,
@@ -36,7 +36,6 @@ from coregw.client.folders.filling import Filler, attributes_of, is_exec_bit, li
 from coregw.client.folders.listing import FileLists, PlannedFile, list_folder, list_parts
 from coregw.client.folders.names import INSIDE, TOP, Paths, is_git, leads_outside, refused, refused_git
 from coregw.client.folders.owners import Extras, set_extras
-from coregw.client.folders.parallel import in_thread
 from coregw.client.folders.partial import Partial, discard_abandoned, partial_folder
 from coregw.client.folders.source import PayloadSource
 from coregw.client.query import CidLike
@@ -134,7 +133,7 @@ class Deletion(NamedTuple):
     exclude: Sequence[str] = ()
     gitignore: bool = False
 
-    def spared(self, top: Path) -> set[Segments]:
+    def spared(self, top: Path, check: Check) -> set[Segments]:
         """Return what of a destination stays, without what is below it.
 
         Raises:
@@ -142,7 +141,7 @@ class Deletion(NamedTuple):
         """
         if self.excluded or not top.is_dir():
             return set()
-        left_out = survey(top, self.exclude, self.gitignore, "keep").left_out
+        left_out = survey(top, self.exclude, self.gitignore, "keep", None, check).left_out
         return {file.relative_to(top).parts for file, _ in left_out}
 
 
@@ -184,13 +183,14 @@ class _There:
         """Whether a path is spared, or below one that is."""
         return bool(self.spared) and any(path[:count] in self.spared for count in range(1, len(path) + 1))
 
-    def surplus(self, top: Path) -> list[tuple[int, Segments]]:
+    def surplus(self, top: Path, check: Check) -> list[tuple[int, Segments]]:
         """Return what is deleted of what the tree does not have: by the number of a folder, the path below that."""
         found: list[tuple[int, Segments]] = [(folder, (name,)) for folder, name in self.found.surplus]
         if not self.spared:
             return found
         deleted: list[tuple[int, Segments]] = []
         while found:
+            check(1)
             folder, below = found.pop()
             path = (*self._paths.path(folder), *below)
             if path in self.above_spared:  # a folder stays as long as something in it does
@@ -329,7 +329,7 @@ class _Restore:
         """Write everything to a new or empty folder, at once."""
         top, existed = self._destination, self._destination.exists()
         if existed:
-            await to_end(discard_abandoned, top)
+            await in_thread(discard_abandoned, top)
         with _changeable(top), partial_folder(top, is_inside=existed) as partial:
             done, folders = await self._fill(partial, is_moved=existed)
             publish(partial.tree, top, existed=existed)
@@ -357,7 +357,7 @@ class _Restore:
         """Change what is different, one file after the other."""
         top = self._destination
         named = await self._named()
-        await to_end(discard_abandoned, top)
+        await in_thread(discard_abandoned, top)
         top.mkdir(exist_ok=True)
         with _changeable(top), partial_folder(top, is_inside=True) as partial:
             done, _ = await self._change(top, partial, named, delete=delete)
@@ -369,10 +369,10 @@ class _Restore:
         top = self._destination
         named = await self._named()
         rights = Rights(top, named.paths, are_given=False)
-        there = _There(named.paths, await to_end(survey_existing, top, named.paths, rights))
+        there = _There(named.paths, await in_thread(survey_existing, top, named.paths, rights))
         tree = await self._tree(top, named, there)
         if delete:
-            there.spare(await to_end(delete.spared, top))
+            there.spare(await in_thread(delete.spared, top))
         right = await self._matching(tree, top, there.found)
         paths = tree.paths
         made = self._made(tree, there, right)
@@ -381,7 +381,8 @@ class _Restore:
         created = [paths.path(number) for number in made if number not in above and not there.is_replaced(number)]
         replaced = [paths.path(number) for number in made if there.is_replaced(number)]
         deleted = [paths.path(number) for number in there.in_the_way] if delete else []
-        deleted += [(*paths.path(folder), *below) for folder, below in there.surplus(top)] if delete else []
+        surplus = await in_thread(there.surplus, top) if delete else []
+        deleted += [(*paths.path(folder), *below) for folder, below in surplus]
         skipped = self._skipped(entry.segments for _, entry in tree.skipped)
         return RestorePlan(sorted(created), sorted(replaced), sorted(deleted), len(right), skipped)
 
@@ -449,7 +450,7 @@ class _Restore:
         skipped: list[tuple[int, FolderEntry]] = []
         if self._choices.links == "inside":
             targets = {number: link_of(entry)[0] for number, entry in links}
-            links, skipped = await to_end(_split_links, links, _Maps(self._destination, paths, targets))
+            links, skipped = await in_thread(_split_links, links, _Maps(self._destination, paths, targets))
         there.leave_out(number for number, _ in skipped)
         sizes = [file.size for file in files]
         self._started(None if None in sizes else sum(size or 0 for size in sizes))
@@ -459,10 +460,10 @@ class _Restore:
         self, top: Path, partial: Partial, named: _Named, *, delete: Deletion | None
     ) -> tuple[Restored, _Tree]:
         with Rights(top, named.paths) as rights:
-            there = _There(named.paths, await to_end(survey_existing, top, named.paths, rights))
+            there = _There(named.paths, await in_thread(survey_existing, top, named.paths, rights))
             tree = await self._tree(top, named, there)
             if delete:
-                there.spare(await to_end(delete.spared, top))
+                there.spare(await in_thread(delete.spared, top))
             right = await self._matching(tree, top, there.found)
             made = self._made(tree, there, right)
             is_moved = top != self._destination
@@ -480,14 +481,14 @@ class _Restore:
         if free is not None:
             free += sum(found.states[number].st_size for number in replaced if number in found.states)
         is_moved = top != self._destination
-        surplus = await to_end(there.surplus, top) if delete else []
+        surplus = await in_thread(there.surplus, top) if delete else []
         with closing(_core.FolderWriter(top, partial.files, is_moved=is_moved, max_bytes=free)) as writer:
             self._add(writer, changes, top)
             folders = {paths.above[number] for number in (*made, *there.in_the_way)} | {each for each, _ in surplus}
-            await to_end(rights.give, {each for each in folders if each == TOP or there.is_folder(each)})
+            await in_thread(rights.give, {each for each in folders if each == TOP or there.is_folder(each)})
             in_the_way = [(paths.above[number], (paths.names[number],)) for number in there.in_the_way]
-            await to_end(remove, top, paths, in_the_way)
-            await self._filler(writer).write_planned(lambda: remove(top, paths, surplus))
+            await in_thread(remove, top, paths, in_the_way)
+            await self._filler(writer).write_planned(lambda check: remove(top, paths, surplus, check))
             skipped = self._skipped(entry.segments for _, entry in tree.skipped)
             if any(self._choices.extras):
                 numbered: list[tuple[int, FolderEntry | PlannedFile]] = [
@@ -502,7 +503,7 @@ class _Restore:
                     for file in tree.files
                     if file.number not in right
                 }
-                left_out = await to_end(set_extras, top, paths, numbered, inodes, self._choices.extras)
+                left_out = await in_thread(set_extras, top, paths, numbered, inodes, self._choices.extras)
                 skipped += [Skipped(self._destination / each.file.relative_to(top), each.why) for each in left_out]
             return Restored(
                 len(tree.files) - len(right),
@@ -571,7 +572,7 @@ class _Restore:
     async def _matching(self, tree: _Tree, top: Path, found: Existing) -> set[int]:
         """Return the numbers of the files that have the right bytes."""
         candidates = [file for file in tree.files if file.number in found.states]
-        right, unknown = await to_end(self._states.known, found.states, candidates)
+        right, unknown = await in_thread(self._states.known, found.states, candidates)
         self._progress(sum(file.size or 0 for file in candidates if file.number in right))
         while unknown:
             batch: list[PlannedFile] = []
@@ -625,12 +626,13 @@ def _changeable(top: Path) -> Iterator[None]:
 
 
 def _split_links(
-    links: Iterable[tuple[int, FolderEntry]], maps: _Maps
+    links: Iterable[tuple[int, FolderEntry]], maps: _Maps, check: Check
 ) -> tuple[list[tuple[int, FolderEntry]], list[tuple[int, FolderEntry]]]:
     """Return the links that stay inside, and those that do not."""
     inside: list[tuple[int, FolderEntry]] = []
     outside: list[tuple[int, FolderEntry]] = []
     for number, entry in links:
+        check(1)
         is_outside = leads_outside(maps.paths.above[number], link_of(entry)[0], (maps.find, maps.above))
         (outside if is_outside else inside).append((number, entry))
     return inside, outside

@@ -52,6 +52,8 @@ pub struct Survey(pub(super) Arc<engine::Survey>);
 ///         link, and not excluded itself.
 ///     named: For ``as-added``: the targets of files that a root names, by their paths. Then the files of patterns that
 ///         have these targets count, and no others.
+///     progress: Called about every 50 milliseconds with the number of entries that were found since, in the caller's
+///         thread. An exception that it raises ends the walk.
 ///
 /// Raises:
 ///     InvalidInput: If a name is not UTF-8 or a path exceeds 4,096 bytes (code ``invalid_path``; the message names the
@@ -68,8 +70,8 @@ pub struct Survey(pub(super) Arc<engine::Survey>);
 /// >>> [(entry.path, entry.kind, entry.size) for entry in found]
 /// [('a', 'file', 5)]
 #[pyfunction]
-#[pyo3(signature = (top, exclude = Vec::new(), gitignore = false, purpose = "add", named = None),
-       text_signature = "(top, exclude=(), gitignore=False, purpose='add', named=None)")]
+#[pyo3(signature = (top, exclude = Vec::new(), gitignore = false, purpose = "add", named = None, progress = None),
+       text_signature = "(top, exclude=(), gitignore=False, purpose='add', named=None, progress=None)")]
 pub fn survey(
     py: Python<'_>,
     top: PathBuf,
@@ -77,10 +79,11 @@ pub fn survey(
     gitignore: bool,
     purpose: &str,
     named: Option<BTreeMap<PathBuf, CidLike>>,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Survey> {
     let named = named.map(|named| named.into_iter().map(|(path, target)| (path, target.0)).collect());
     let purpose = call(|| Purpose::new(purpose, named))?;
-    let signals = Signals::new();
+    let signals = Signals::with_progress(progress);
     let opened = SurveyTop::open(top.clone()).map_err(|error| os_error(&top, &error))?;
     let found = detach::run(py, Work::Unbounded, || opened.survey(&exclude, gitignore, purpose, &signals));
     signals.result()?;
