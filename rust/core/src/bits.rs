@@ -140,10 +140,20 @@ pub(crate) fn first_difference(a: &[u8], b: &[u8]) -> Option<u32> {
 
 /// The length of the longest common prefix, in bytes.
 #[inline(always)]
-pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
+pub fn common_len(a: &[u8], b: &[u8]) -> usize {
     let (words, others) = (a.as_chunks::<8>().0.iter(), b.as_chunks::<8>().0.iter());
     let whole = 8 * words.zip(others).take_while(|(a, b)| a == b).count();
     whole + a[whole..].iter().zip(&b[whole..]).take_while(|(a, b)| a == b).count()
+}
+
+/// The eight bytes of a key from this one on, as a number that compares as they do; zeros follow its end.
+#[inline(always)]
+pub fn lead(key: &[u8], from: usize) -> u64 {
+    let rest = key.get(from..).unwrap_or_default();
+    match rest.first_chunk() {
+        Some(whole) => u64::from_be_bytes(*whole),
+        None => rest.iter().rev().fold(0, |lead, &byte| lead >> 8 | u64::from(byte) << 56),
+    }
 }
 
 /// Whether the first `n` bits of both are the same.

@@ -68,7 +68,7 @@ pub use workers::{OneThread, Workers};
 /// Tree internals for coregw-ops; not part of the stable interface.
 #[doc(hidden)]
 pub mod internals {
-    pub use crate::bits::same_bits;
+    pub use crate::bits::{common_len, lead, same_bits};
     pub use crate::tree::{block, cut, node, pruned, writer};
 
     pub mod arena {

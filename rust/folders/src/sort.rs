@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 
+use coregw_core::internals::{common_len, lead};
 use coregw_core::{Arcs, Error, MapBuilder, Result, RootCid, Suite};
 use coregw_ops::SortedArcs;
 use coregw_ops::json::{ArcLines, LineFormat};
@@ -342,14 +343,6 @@ impl Merge {
     }
 }
 
-fn lead(key: &[u8], from: usize) -> u64 {
-    let rest = key.get(from..).unwrap_or_default();
-    match rest.first_chunk() {
-        Some(whole) => u64::from_be_bytes(*whole),
-        None => rest.iter().rev().fold(0, |lead, &byte| lead >> 8 | u64::from(byte) << 56),
-    }
-}
-
 const HEAD: usize = 5;
 /// Bytes that are written at once.
 const WRITE_BYTES: usize = 1 << 20;
@@ -403,12 +396,6 @@ impl RunFile {
         file.seek(SeekFrom::Start(start))?;
         file.read_exact(into)
     }
-}
-
-fn common_len(a: &[u8], b: &[u8]) -> usize {
-    let (words, others) = (a.as_chunks::<8>().0.iter(), b.as_chunks::<8>().0.iter());
-    let whole = 8 * words.zip(others).take_while(|(a, b)| a == b).count();
-    whole + a[whole..].iter().zip(&b[whole..]).take_while(|(a, b)| a == b).count()
 }
 
 /// Where a run is in its file, and its first and last key.

@@ -54,11 +54,9 @@ async fn mutate(trees: Trees, base: RootCid, deltas: Vec<(Delta, Ask)>, prove: b
     }
     let Mutation { trees, made, receipts, results, required, .. } = mutation;
     let pages = made.take();
-    // Without deltas the receipt confirms the base itself.
-    let confirmed = if results.is_empty() { vec![base] } else { results.clone() };
     // Roots that are held have their pages already.
-    if trees.first_not_held(&confirmed).await.is_some() || !trees.are_renewed(&confirmed).await {
-        trees.store(pages, &confirmed, &required).await;
+    if trees.first_not_held(&results).await.is_some() || !trees.are_renewed(&results).await {
+        trees.store(pages, &results, &required).await;
     }
     trees.spend_bytes(receipts.iter().filter_map(|receipt| receipt.proof.as_ref()).map(String::len).sum()).await?;
     Ok(json::write(&Receipt {

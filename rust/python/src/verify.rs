@@ -1,4 +1,4 @@
-//! Verifiers of single proofs. Those of whole operations, with their JSON, are in `operations`.
+//! Verifiers of single proofs. Those of whole operations, with their JSON, are in `results`.
 
 use core::{InputCode, Keys, Kind, RootCid, verify};
 use coregw_core as core;

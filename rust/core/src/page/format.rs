@@ -13,7 +13,7 @@ use crate::id::suite::{Digest, Suite};
 use crate::interrupt::Fault;
 use crate::page::links::Links;
 use crate::tree::arena::{Arena, NodeId, State};
-use crate::tree::node;
+use crate::tree::node::{Encoding, ListInner, ListLeaf, MapInner, MapLeaf, Tag};
 use crate::tree::pruned::{self, Form, VisitLimits};
 use crate::tree::reader::PrunedReader;
 use crate::tree::writer;
@@ -99,25 +99,33 @@ impl Page {
 
     /// Encodes the top node (protocol section 3): the block that its root CID names.
     pub fn top_block(&self) -> Vec<u8> {
-        let top = self.arena.node(Self::TOP);
+        let path = match &self.arena.node(Self::TOP).state {
+            State::Leaf { tail, .. } => self.arena.tail(*tail, 0),
+            State::Inner { bit, label, .. } => self.arena.label(label, 0, *bit),
+            _ => &[],
+        };
+        let mut out = Vec::new();
+        self.write_block(Self::TOP, path, &mut out);
+        out
+    }
+
+    /// Appends the encoding of a node that is not a stub (protocol section 3). In a map, `path` is its key, or the bytes
+    /// of its prefix; in a list it is empty.
+    #[doc(hidden)]
+    pub fn write_block(&self, id: NodeId, path: &[u8], out: &mut Vec<u8>) {
         let sum = |id| self.arena.sum(id);
-        let target = self.arena.target(Self::TOP);
-        match (self.kind, top.state) {
-            (Kind::Map, State::Leaf { tail, .. }) => {
-                node::bytes(&node::MapLeaf { key: self.arena.tail(tail, 0), target })
+        let target = self.arena.target(id);
+        match (self.kind, self.arena.node(id).state) {
+            (Kind::Map, State::Leaf { .. }) => MapLeaf { key: path, target }.write(out),
+            (Kind::Map, State::Inner { bit, left, right, .. }) => {
+                MapInner { bit, path, children: [&sum(left), &sum(right)] }.write(out);
             }
-            (Kind::Map, State::Inner { bit, label, left, right }) => {
-                let path = self.arena.label(&label, 0, bit);
-                node::bytes(&node::MapInner { bit, path, children: [&sum(left), &sum(right)] })
-            }
-            (Kind::List, State::Leaf { .. }) => {
-                node::bytes(&node::ListLeaf { measure: sum(Self::TOP).measure, target })
-            }
+            (Kind::List, State::Leaf { .. }) => ListLeaf { measure: self.arena.measure(id), target }.write(out),
             (Kind::List, State::Inner { left, right, .. }) => {
-                node::bytes(&node::ListInner { children: [&sum(left), &sum(right)] })
+                ListInner { children: [&sum(left), &sum(right)] }.write(out);
             }
-            (Kind::Map, _) => node::bytes(&node::Tag(0x00)),
-            (Kind::List, _) => node::bytes(&node::Tag(0x10)),
+            (Kind::Map, _) => Tag(0x00).write(out),
+            (Kind::List, _) => Tag(0x10).write(out),
         }
     }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use coregw_lanes::prefetch;
 
-use crate::bits::common_len;
+use crate::bits::{common_len, lead};
 use crate::error::{Error, InputCode, Result};
 use crate::id::cid::Cid;
 use crate::key::{self, Key};
@@ -202,11 +202,7 @@ impl Arcs {
     pub(crate) fn set_leads(&self, arcs: &mut [Entry], known: usize) -> u64 {
         let (mut first, mut differing) = (None, 0);
         for arc in arcs {
-            let rest = &self.key(arc)[known..];
-            arc.lead = match rest.first_chunk() {
-                Some(whole) => u64::from_be_bytes(*whole),
-                None => rest.iter().rev().fold(0, |lead, &byte| lead >> 8 | u64::from(byte) << 56),
-            };
+            arc.lead = lead(self.key(arc), known);
             differing |= arc.lead ^ *first.get_or_insert(arc.lead);
         }
         differing

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use coregw_core::{Cid, Error, InputCode};
 use serde::Deserialize;
-use serde::de::{self, Deserializer};
+use serde::de::Deserializer;
 
 use super::error::BatchError;
-use crate::json::{Text, array, objects};
+use crate::json::{MessageText, array, objects};
 use crate::message::{self, shown};
 
 const HAS: &str = "cas.has-batch/v0alpha1";
@@ -21,24 +21,14 @@ struct CidsRequest<'a> {
     #[serde(borrow)]
     profile: Cow<'a, str>,
     #[serde(borrow, deserialize_with = "cids")]
-    cids: Vec<TextMember<'a>>,
+    cids: Vec<MessageText<'a>>,
 }
 
 objects! {
     read: CidsRequest<'a>;
 }
 
-/// A string, borrowed if it contains no escapes.
-#[derive(Debug)]
-struct TextMember<'a>(Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for TextMember<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        de::DeserializeSeed::deserialize(Text, deserializer).map(Self)
-    }
-}
-
-fn cids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<TextMember<'de>>, D::Error> {
+fn cids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<MessageText<'de>>, D::Error> {
     array(deserializer, "cids", MAX_CIDS, InputCode::TooLarge)
 }
 
@@ -69,7 +59,7 @@ fn read(body: &[u8], profile: &str) -> Result<Vec<Cid>, BatchError> {
         let what = format!("profile: {:?} is not {profile:?}", shown(&request.profile));
         return Err(Error::input(InputCode::UnknownProfile, what).into());
     }
-    let cid = |(index, TextMember(text)): (usize, &TextMember<'_>)| {
+    let cid = |(index, MessageText(text)): (usize, &MessageText<'_>)| {
         Cid::from_text(text).map_err(|error| BatchError::of_item("cids", index, error))
     };
     request.cids.iter().enumerate().map(cid).collect()

@@ -14,7 +14,6 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use coregw_core::internals::arena::{NodeId, PathBuffer, Side, State};
-use coregw_core::internals::node::{Encoding, ListInner, ListLeaf, MapInner, MapLeaf, Tag};
 use coregw_core::{Cid, Digest, Error, InputCode, Kind, Page, PageCache, PageSource, Result, RootCid, varint};
 
 use super::format::{block_head, car_header};
@@ -311,28 +310,19 @@ impl Export {
         if let (Some((bit, side)), Kind::Map) = (next.turn, self.tree.kind) {
             self.path.turn(bit, side);
         }
+        let path = match &node.state {
+            State::Leaf { tail, .. } if self.tree.kind == Kind::Map => {
+                self.path.put(next.floor, arena.tail(*tail, next.floor));
+                &self.path.0[..tail.key_len()]
+            }
+            State::Inner { bit, label, .. } if self.tree.kind == Kind::Map => {
+                self.path.put(next.floor, arena.label(label, next.floor, *bit));
+                &self.path.0[..bit.div_ceil(8) as usize]
+            }
+            _ => &[],
+        };
         self.block.clear();
-        let block = &mut self.block;
-        match (self.tree.kind, node.state) {
-            (Kind::Map, State::Leaf { tail, .. }) => {
-                self.path.put(next.floor, arena.tail(tail, next.floor));
-                let key = &self.path.0[..usize::from(tail.start) + usize::from(tail.len)];
-                MapLeaf { key, target: arena.target(next.node) }.write(block);
-            }
-            (Kind::Map, State::Inner { bit, label, left, right }) => {
-                self.path.put(next.floor, arena.label(&label, next.floor, bit));
-                let path = &self.path.0[..bit.div_ceil(8) as usize];
-                MapInner { bit, path, children: [&arena.sum(left), &arena.sum(right)] }.write(block);
-            }
-            (Kind::List, State::Leaf { .. }) => {
-                ListLeaf { measure: arena.measure(next.node), target: arena.target(next.node) }.write(block);
-            }
-            (Kind::List, State::Inner { left, right, .. }) => {
-                ListInner { children: [&arena.sum(left), &arena.sum(right)] }.write(block);
-            }
-            (Kind::Map, _) => Tag(0x00).write(block),
-            (Kind::List, _) => Tag(0x10).write(block),
-        }
+        next.page.write_block(next.node, path, &mut self.block);
     }
 
     fn note_target(&mut self, target: &Cid) -> Result<()> {

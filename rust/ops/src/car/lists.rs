@@ -1,8 +1,7 @@
 //! A CAR of lists that are in memory, as a client sends them.
 
 use coregw_core::internals::arena::{NodeId, State};
-use coregw_core::internals::node::{Encoding, ListInner, ListLeaf, Tag};
-use coregw_core::{Error, Kind, Page, Result, RootCid, Snapshot};
+use coregw_core::{Error, Kind, Result, RootCid, Snapshot};
 
 use super::format::{block_head, car_header};
 
@@ -21,29 +20,21 @@ pub fn lists_car(lists: &[Snapshot]) -> Result<Vec<u8>> {
         }
         for page in list.pages() {
             for (id, node) in (0..).map(NodeId).zip(&page.arena.nodes) {
-                if encode(&page, id, &mut block)? {
-                    let name = RootCid { digest: node.digest, ..root }.cid();
-                    out.extend_from_slice(&block_head(&name, block.len() as u64));
-                    out.extend_from_slice(&block);
+                match node.state {
+                    // Its node is in another page.
+                    State::Stub { .. } => continue,
+                    State::Remote { .. } | State::Released { .. } => {
+                        return Err(Error::damaged("a tree in memory lacks a page"));
+                    }
+                    State::Leaf { .. } | State::Inner { .. } | State::Empty => {}
                 }
+                block.clear();
+                page.write_block(id, &[], &mut block);
+                let name = RootCid { digest: node.digest, ..root }.cid();
+                out.extend_from_slice(&block_head(&name, block.len() as u64));
+                out.extend_from_slice(&block);
             }
         }
     }
     Ok(out)
-}
-
-/// Encodes a node of a list (protocol section 3); false for a stub, whose node is in another page.
-fn encode(page: &Page, id: NodeId, block: &mut Vec<u8>) -> Result<bool> {
-    block.clear();
-    let arena = &page.arena;
-    match arena.node(id).state {
-        State::Stub { .. } => return Ok(false),
-        State::Remote { .. } | State::Released { .. } => return Err(Error::damaged("a tree in memory lacks a page")),
-        State::Leaf { .. } => ListLeaf { measure: arena.measure(id), target: arena.target(id) }.write(block),
-        State::Inner { left, right, .. } => {
-            ListInner { children: [&arena.sum(left), &arena.sum(right)] }.write(block);
-        }
-        State::Empty => Tag(0x10).write(block),
-    }
-    Ok(true)
 }
