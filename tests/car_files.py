@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-TYPE = {"content-type": "application/vnd.ipld.car; version=1"}
+TYPE = {"content-type": "application/vnd.ipld.car"}
 
 
 def varint(number: int) -> bytes:

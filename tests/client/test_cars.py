@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from car_files import block, cid, frames, header, split
+import coregw
+from car_files import block, car_of_payloads, cid, frames, header, split
 from coregw import Cid, List, Map, payload_cid
 from coregw.client import AsyncClient, Client, ClientSettings
 from coregw.errors import InvalidInput, ProofError, RootNotFound, TooLarge, Unavailable
@@ -175,3 +176,11 @@ def test_an_import_answer_that_describes_another_file_is_refused(
     lying.export_car(root, tmp_path / "a.car")
     with pytest.raises(ProofError, match="something other"):
         lying.import_car(tmp_path / "a.car")
+
+
+def test_a_carv2_is_sent_as_what_it_is(client: Client, tmp_path: Path) -> None:
+    first = car_of_payloads(b"in a CARv2")
+    offsets = b"".join(each.to_bytes(8, "little") for each in (51, len(first), 0))
+    (tmp_path / "file.car").write_bytes(b"\x0a\xa1\x67version\x02" + bytes(16) + offsets + first)
+    assert client.import_car(tmp_path / "file.car").blocks == 1
+    assert client.get_payload(coregw.payload_cid(b"in a CARv2")) == b"in a CARv2"

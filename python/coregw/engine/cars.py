@@ -139,7 +139,7 @@ class Cars:
 
     # --- import -------------------------------------------------------------------------------------------------------
 
-    async def import_car(self, chunks: AsyncIterator[bytes], *, is_v2: bool = False) -> bytes:
+    async def import_car(self, chunks: AsyncIterator[bytes], *, version: int | None = None) -> bytes:
         """Store a CAR, all or nothing; durable on return. Memory grows by about 60 bytes for each block.
 
         While the bytes arrive, memory is bounded: only the beginning of the CAR is checked then. The rest is checked
@@ -149,14 +149,14 @@ class Cars:
 
         Args:
             chunks: The bytes. An exception of the iterator passes through, and nothing is stored.
-            is_v2: Whether it must be a CARv2.
+            version: The version that it must have; either if it is None.
 
         Returns:
             ``{"roots": [...], "blocks": ..., "bytes": ...}`` as JSON, the roots of the header.
 
         Raises:
             InvalidInput: If it is not a CAR, a block has another hash, or the nodes do not form whole trees; the
-                message names the block. If it is not the CARv2 that it must be, the code is ``unsupported_media_type``.
+                message names the block. If it has another version, the code is ``unsupported_media_type``.
             TooLarge: If a payload, the number of blocks, or the memory for their positions exceeds its limit.
             Unavailable: If the store cannot write (`StorageFull`: it is full), or all changes need too much memory.
         """
@@ -165,35 +165,35 @@ class Cars:
             await self._receive(chunks, spool)
             async with self._imports:
                 await self._check(spool)
-                _check_version(spool, is_v2=is_v2)
+                _check_version(spool, version=version)
                 has_trees = spool.reader.nodes > 0
                 begun = _Begun(Operation.import_car(self._cache, spool.reader), has_trees)
                 return await self._store_all(spool, begun)
 
-    async def import_whole(self, body: bytes, *, is_v2: bool = False) -> bytes:
+    async def import_whole(self, body: bytes, *, version: int | None = None) -> bytes:
         """Store a CAR that is in memory, as `import_car` does."""
-        imported = await self._import_from_memory(body, is_v2=is_v2)
+        imported = await self._import_from_memory(body, version=version)
         # By now the reader of the first attempt is freed: its memory would add to that of the second.
-        return imported if imported is not None else await self.import_car(_one_chunk(body), is_v2=is_v2)
+        return imported if imported is not None else await self.import_car(_one_chunk(body), version=version)
 
-    async def _import_from_memory(self, body: bytes, *, is_v2: bool) -> bytes | None:
+    async def _import_from_memory(self, body: bytes, *, version: int | None) -> bytes | None:
         """Store a CAR without a spool; return None, having stored nothing, if it has too many blocks for that.
 
         Its place is among the other changes whose body is in memory: spooled imports take theirs for long.
         """
         async with self._driver.changes.place_for(body):
             car = WholeCar(body, self._limits.payload_bytes, self._limits.blocks)
-            begun = await self._driver.in_worker(self._begin, car, is_v2)
+            begun = await self._driver.in_worker(self._begin, car, version)
             return None if begun is None else await self._store_all(car, begun)
 
-    def _begin(self, car: WholeCar, is_v2: bool) -> _Begun | None:
+    def _begin(self, car: WholeCar, version: int | None) -> _Begun | None:
         """Check a CAR in memory; if it has only few payloads, take the first of them as well, in the same visit.
 
         For a worker thread. Beside a long import, each visit costs as much as the work on a CAR of 256 KiB.
         """
         if not car.check():
             return None
-        _check_version(car, is_v2=is_v2)
+        _check_version(car, version=version)
         has_trees, is_short = car.reader.nodes > 0, car.reader.blocks <= MAX_LOOP_BLOCKS
         operation = Operation.import_car(self._cache, car.reader)
         if has_trees or not is_short:
@@ -248,10 +248,11 @@ class Cars:
             await writer.commit(payload.multihash)
 
 
-def _check_version(car: ReceivedCar, *, is_v2: bool) -> None:
-    """Raise `InvalidInput` if a CARv1 must be a CARv2."""
-    if is_v2 and car.reader.version == 1:
-        raise InvalidInput("Content-Type says version=2, but the body is a CARv1", code="unsupported_media_type")
+def _check_version(car: ReceivedCar, *, version: int | None) -> None:
+    """Raise `InvalidInput` if a CAR has another version than it must have."""
+    if version not in (None, car.reader.version):
+        message = f"Content-Type says version={version}, but the body is a CARv{car.reader.version}"
+        raise InvalidInput(message, code="unsupported_media_type")
 
 
 async def _one_chunk(body: bytes) -> AsyncIterator[bytes]:

@@ -353,10 +353,12 @@ def test_cars_of_others_are_taken(client: httpx2.Client) -> None:
             assert (answer.status_code, answer.json()) == (201, {"roots": roots, "blocks": 2, "bytes": len(car)})
     named = client.post("/v1/car", content=second, headers={"content-type": "application/vnd.ipld.car; version=2"})
     assert named.status_code == 201
-    for body in (first, iter([first])):  # in memory and spooled
-        other = client.post("/v1/car", content=body, headers={"content-type": "application/vnd.ipld.car; version=2"})
-        assert (other.status_code, other.json()["error"]) == (415, "unsupported_media_type")
-        assert "version=2" in other.json()["message"]
+    for version, car in ((2, first), (1, second)):
+        kind = {"content-type": f"application/vnd.ipld.car; version={version}"}
+        for body in (car, iter([car])):  # in memory and spooled
+            other = client.post("/v1/car", content=body, headers=kind)
+            assert (other.status_code, other.json()["error"]) == (415, "unsupported_media_type")
+            assert f"version={version}" in other.json()["message"]
     assert client.get(f"/ipfs/{roots[0]}?format=raw").content == folder
     assert client.get(f"/v1/cas/{roots[1]}").content == leaf
 

@@ -31,6 +31,7 @@ from coregw.messages.car import CAR_V2_START, CarTaken
 
 __all__ = [
     "CAR_TYPE",
+    "CAR_V2_TYPE",
     "Advance",
     "CarFile",
     "CarParts",
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 CAR_TYPE: Final = "application/vnd.ipld.car; version=1"
+CAR_V2_TYPE: Final = "application/vnd.ipld.car; version=2"
 
 Advance = Callable[[int], None]
 """A progress callback: called with the bytes of each chunk, and with a negative number when an attempt restarts."""

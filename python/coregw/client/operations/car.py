@@ -9,6 +9,7 @@ from pathlib import Path
 from coregw._core import CarReader
 from coregw.client.cars.parts import (
     CAR_TYPE,
+    CAR_V2_TYPE,
     Advance,
     CarFile,
     CarParts,
@@ -147,7 +148,9 @@ def import_car(
         if sizes.limit is None or file.length <= sizes.limit or file.is_v2:
             upload = _Upload(settings, path, name, progress)
             most = settings.max_result_bytes
-            call = Call("POST", "/v1/car", most, what, content=upload, content_type=CAR_TYPE)
+            call = Call(
+                "POST", "/v1/car", most, what, content=upload, content_type=CAR_V2_TYPE if file.is_v2 else CAR_TYPE
+            )
             answer = yield from attempt(call, sizes, upload.sent, is_divisible=not file.is_v2)
             if answer is not None:
                 taken = decode(call, answer, CarTaken)

@@ -115,11 +115,11 @@ async def take_car(request: Request[Any, Any, Any]) -> Reply:
     """``POST /v1/car``. A short CAR is kept in memory, any other is spooled."""
     gateway = Gateway.of(request)
     query_parameters(request.scope)
-    is_v2 = _is_declared_v2(request)
+    version = _declared_version(request)
     length = declared_length(request.scope)
     if length is not None and length <= MAX_WHOLE_CAR_BYTES:
         async with gateway.bodies.whole(request.scope, request.receive, gateway.settings.car_bytes) as whole:
-            return json_reply(await gateway.engine.cars.import_whole(whole, is_v2=is_v2), 201)
+            return json_reply(await gateway.engine.cars.import_whole(whole, version=version), 201)
     slot = gateway.imports.take(peer_of(request.scope), arrival_of(request.scope))
     try:
         body = gateway.bodies.streamed(
@@ -130,7 +130,7 @@ async def take_car(request: Request[Any, Any, Any]) -> Reply:
             factor=_MEMORY_FACTOR,
         )
         with body as chunks:
-            imported = await gateway.engine.cars.import_car(chunks, is_v2=is_v2)
+            imported = await gateway.engine.cars.import_car(chunks, version=version)
     finally:
         gateway.imports.leave(slot)
     return json_reply(imported, 201)
@@ -144,8 +144,8 @@ def _with_payloads(given: dict[str, str]) -> bool:
     return value == "true"
 
 
-def _is_declared_v2(request: Request[Any, Any, Any]) -> bool:
-    """Return whether Content-Type says that the body is a CARv2. Otherwise it may still be one: a CARv1 is in it.
+def _declared_version(request: Request[Any, Any, Any]) -> int | None:
+    """Return the version of the body, 1 or 2, that Content-Type says; None if it says none.
 
     Raises:
         InvalidInput: If the body is no CARv1 or CARv2, or is compressed (code ``unsupported_media_type``).
@@ -157,7 +157,7 @@ def _is_declared_v2(request: Request[Any, Any, Any]) -> bool:
         message = f"{found}, expected {_TYPE}"
         raise InvalidInput(message, code="unsupported_media_type")
     check_content_coding(request.scope)
-    return versions == [2]
+    return versions[0] if len(versions) == 1 else None
 
 
 handlers: Final = (get_car, take_car)
