@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "ProgressCallback"]
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -21,3 +23,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     done: int = 0
     total: int | None = None
     unit: str = ""
+
+
+ProgressCallback = Callable[[Progress], None]
+"""Called with the progress of an operation as it runs. May raise, to stop the operation."""

@@ -24,12 +24,13 @@ from coregw.engine.publications.records import decode_record, revision_key, with
 from coregw.engine.roots import INCOMPLETE
 from coregw.errors import Conflict, StoreDamaged
 from coregw.messages import Message
+from coregw.messages.progress import ProgressCallback
 from coregw.store import Store, Stored, Table
 from coregw.store.collection import CollectableStore, Collection, Identity, Item
 from coregw.upkeep.integrity.records import CHECKPOINTS, LOG, NEWEST, REVISIONS
 from coregw.upkeep.listings import all_items, all_records
 from coregw.upkeep.marks import MarkFile
-from coregw.upkeep.transfer import Report, Transfer
+from coregw.upkeep.transfer import Transfer
 
 __all__ = ["Copied", "copy_store"]
 
@@ -67,7 +68,7 @@ class Copied(Message, frozen=True, kw_only=True):
 
 
 async def copy_store(
-    source: CollectableStore, destination: Store, *, replace_records: bool = False, report: Report
+    source: CollectableStore, destination: Store, *, replace_records: bool = False, report: ProgressCallback
 ) -> Copied:
     """Copy all payloads, roots, their pages and all records. Takes some 50 MiB of memory, and 40 bytes of disk a page.
 

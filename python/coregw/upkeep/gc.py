@@ -21,7 +21,7 @@ from coregw.engine.publications.log import checkpoint_key, signed_checkpoint
 from coregw.engine.publications.records import decode_record, revision_prefix
 from coregw.errors import Unavailable
 from coregw.messages.maintenance import GarbageCollected, GarbageRoot
-from coregw.messages.progress import Progress
+from coregw.messages.progress import Progress, ProgressCallback
 from coregw.store import Stored, Table
 from coregw.store.collection import CollectableStore, Collection, Item, collect_in_turn
 from coregw.store.rocksdb import RocksStore
@@ -31,11 +31,8 @@ from coregw.upkeep.marks import MarkFile
 from coregw.upkeep.pins import Pins
 from coregw.waiting import to_end
 
-__all__ = ["MARKS_FOLDER", "MAX_LISTED", "Report", "collect_garbage"]
+__all__ = ["MARKS_FOLDER", "MAX_LISTED", "collect_garbage"]
 
-
-Report = Callable[[Progress], None]
-"""Is told how far a collection is."""
 
 MARKS_FOLDER: Final = "gc"
 """The folder in the store's directory where the marks are while garbage is collected."""
@@ -57,7 +54,7 @@ async def collect_garbage(
     grace_seconds: float,
     revisions: int,
     dry_run: bool,
-    report: Report,
+    report: ProgressCallback,
     folder: Path | None = None,
     keep: Sequence[bytes] = (),
     ask_seconds: float = 0.0,
@@ -114,7 +111,7 @@ class _Run:
         store: CollectableStore,
         collection: Collection,
         marks: Marks,
-        report: Report,
+        report: ProgressCallback,
         *,
         revisions: int,
         dry_run: bool,

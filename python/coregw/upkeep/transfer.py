@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
@@ -12,15 +12,13 @@ from coregw.engine.guided import GuidedPages
 from coregw.engine.pages import PageReads
 from coregw.engine.roots import COMPLETE
 from coregw.errors import PayloadNotFound, StoreDamaged
-from coregw.messages.progress import Progress
+from coregw.messages.progress import Progress, ProgressCallback
 from coregw.store import CHUNK_BYTES, MAX_PAYLOADS_BYTES, MAX_PUT_BYTES, Store, Table
 from coregw.store.collection import Item
 from coregw.upkeep.integrity.payloads import hasher_of
 from coregw.upkeep.marking import Marks
 
-__all__ = ["Held", "Report", "Transfer"]
-
-Report = Callable[[Progress], None]
+__all__ = ["Held", "Transfer"]
 
 _PAGES_AT_ONCE: Final = 64
 _MAX_NAMED: Final = 100
@@ -49,7 +47,7 @@ class Transfer:
     """
 
     def __init__(
-        self, source: Store, destination: Store, marks: Marks, report: Report, held: Held = Held.NOTHING
+        self, source: Store, destination: Store, marks: Marks, report: ProgressCallback, held: Held = Held.NOTHING
     ) -> None:
         self._source = source
         self._destination = destination

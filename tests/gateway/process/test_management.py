@@ -23,10 +23,10 @@ from coregw.engine import Engine
 from coregw.errors import InvalidInput, Unavailable
 from coregw.gateway.control import control_file
 from coregw.gateway.http.replies import Reply
-from coregw.gateway.maintenance.operations import Operations, Outcome, Report
+from coregw.gateway.maintenance.operations import Operations, Outcome
 from coregw.gateway.management import serve_management
 from coregw.gateway.settings import Settings
-from coregw.messages.progress import Progress
+from coregw.messages.progress import Progress, ProgressCallback
 from coregw.store.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def test_an_operation_streams_its_newest_progress_and_a_heartbeat() -> None:
     async def run() -> list[Any]:
         heard = asyncio.Event()
 
-        async def operation(report: Report) -> Counted:
+        async def operation(report: ProgressCallback) -> Counted:
             for number in range(1000):
                 report(Progress(step="counting", done=number + 1, total=1000, unit="numbers"))
             await heard.wait()
@@ -224,7 +224,7 @@ def test_an_operation_streams_its_newest_progress_and_a_heartbeat() -> None:
 def test_the_end_of_an_operation_is_logged_if_an_operator_requested_it(
     fails: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def operation(_: Report) -> Counted:
+    async def operation(_: ProgressCallback) -> Counted:
         if fails:
             raise InvalidInput("nothing to count")
         return Counted(1)
@@ -245,7 +245,7 @@ def test_the_end_of_an_operation_is_logged_if_an_operator_requested_it(
 
 
 def test_a_failed_operation_ends_with_its_error_and_another_may_start() -> None:
-    async def fail(_: Report) -> Counted:
+    async def fail(_: ProgressCallback) -> Counted:
         raise InvalidInput("nothing to count")
 
     async def run() -> None:
@@ -263,7 +263,7 @@ def test_two_operations_of_one_kind_do_not_run_at_once() -> None:
         operations = Operations()
         waiting = asyncio.Event()
 
-        async def wait(_: Report) -> Counted:
+        async def wait(_: ProgressCallback) -> Counted:
             await waiting.wait()
             return Counted(1)
 
@@ -298,7 +298,7 @@ def test_an_operation_whose_client_disconnects_is_cancelled() -> None:
     async def run() -> None:
         began, ended = asyncio.Event(), asyncio.Event()
 
-        async def operation(_: Report) -> Counted:
+        async def operation(_: ProgressCallback) -> Counted:
             began.set()
             try:
                 await asyncio.sleep(60)
@@ -323,7 +323,7 @@ def test_an_operation_whose_client_disconnects_is_cancelled() -> None:
 
 
 def test_what_has_ended_is_counted_by_outcome() -> None:
-    async def fail(_: Report) -> Counted:
+    async def fail(_: ProgressCallback) -> Counted:
         raise InvalidInput("nothing to count")
 
     async def run() -> None:

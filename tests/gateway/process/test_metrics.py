@@ -20,7 +20,7 @@ import serving
 from coregw.counters import Histogram
 from coregw.engine import Engine
 from coregw.errors import Unavailable
-from coregw.gateway.maintenance.operations import Operations, Report
+from coregw.gateway.maintenance.operations import Operations
 from coregw.gateway.management import serve_management
 from coregw.gateway.metrics.families import FAMILIES, Kind
 from coregw.gateway.metrics.gathering import WorkerReports, report_forever
@@ -28,7 +28,7 @@ from coregw.gateway.metrics.maintenance import operation_samples
 from coregw.gateway.metrics.samples import Sums, expose, number, spread
 from coregw.gateway.settings import Settings
 from coregw.messages.maintenance import GarbageCollected
-from coregw.messages.progress import Progress
+from coregw.messages.progress import Progress, ProgressCallback
 from coregw.store.memory import MemoryStore
 from worker_processes import until, workers_of
 
@@ -179,7 +179,7 @@ def test_operations_in_progress_and_the_garbage_that_they_found(dry_run: bool) -
         found = GarbageCollected(dry_run=dry_run, page_bytes_removed=5, payload_bytes_removed=7)
         await operations.run("gc", lambda _: asyncio.sleep(0, found))
 
-        async def operation(report: Report) -> GarbageCollected:
+        async def operation(report: ProgressCallback) -> GarbageCollected:
             report(Progress(step="reading", done=1, total=4))
             await asyncio.sleep(60)
             return found

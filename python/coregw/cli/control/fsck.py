@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,14 +19,12 @@ from coregw.errors import CoregwError, InvalidInput
 
 if TYPE_CHECKING:
     from coregw.cli.control.connection import Control, ShowProgress
-    from coregw.messages.progress import Progress
+    from coregw.messages.progress import ProgressCallback
     from coregw.upkeep.integrity.findings import CheckResult, RepairResult
 
 __all__ = ["command"]
 
 _NICENESS = 19
-
-Report = Callable[["Progress"], None]
 
 
 @click.command("fsck")
@@ -96,7 +93,7 @@ def _check_by_gateway(control: Control, show: ShowProgress, rate: int | None) ->
     return msgspec.convert(control.run("fsck", {"bytes_per_second": rate}, show), CheckResult)
 
 
-def _check(data: Path, report: Report, rate: int | None) -> CheckResult:
+def _check(data: Path, report: ProgressCallback, rate: int | None) -> CheckResult:
     from coregw.cli.control.direct import is_shared, shared_store
     from coregw.upkeep.integrity.check import check_database
     from coregw.upkeep.integrity.files import readable
@@ -111,7 +108,7 @@ def _check(data: Path, report: Report, rate: int | None) -> CheckResult:
         return check_database(directory, report, on_read)
 
 
-def _repair(data: Path, report: Report, *, salvage: bool) -> RepairResult:
+def _repair(data: Path, report: ProgressCallback, *, salvage: bool) -> RepairResult:
     from coregw.cli.control.direct import is_shared, shared_store
     from coregw.upkeep.integrity.online import repair_online
     from coregw.upkeep.integrity.repair import repair_store, salvage_store

@@ -13,8 +13,8 @@ from coregw.errors import InvalidInput
 from coregw.gateway.docs.description import DESCRIPTION, Description
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.maintenance.context import Management
-from coregw.gateway.maintenance.operations import Report
 from coregw.messages import Message, decode
+from coregw.messages.progress import ProgressCallback
 from coregw.upkeep.backup import DEFAULT_KEEP, BackedUp, back_up
 
 __all__ = ["BackupRequest", "handlers"]
@@ -65,7 +65,7 @@ async def backup(request: Request[Any, Any, Any]) -> Reply:
         raise InvalidInput(f"destination: {asked.destination!r:.200} is not an absolute path")
     store = management.collectable
 
-    async def run(report: Report) -> BackedUp:
+    async def run(report: ProgressCallback) -> BackedUp:
         return await back_up(store, destination, asked.keep, report, adopt=asked.adopt)
 
     return management.operations.stream(request.scope, "backup", run)

@@ -10,9 +10,8 @@ from coregw.gateway.docs.description import DESCRIPTION, Description
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.http.requests import query_parameters
 from coregw.gateway.maintenance.context import Management
-from coregw.gateway.maintenance.operations import Report
 from coregw.messages import Message
-from coregw.messages.progress import Progress
+from coregw.messages.progress import Progress, ProgressCallback
 
 __all__ = ["Flushed", "handlers"]
 
@@ -37,7 +36,7 @@ async def flush(request: Request[Any, Any, Any]) -> Reply:
     management = Management.of(request)
     store = management.store
 
-    async def run(report: Report) -> Flushed:
+    async def run(report: ProgressCallback) -> Flushed:
         report(Progress(step="flushing the memtables"))
         await store.flush()
         return Flushed()

@@ -10,10 +10,10 @@ from coregw.gateway.docs.description import DESCRIPTION, Description
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.http.requests import query_parameters
 from coregw.gateway.maintenance.context import Management
-from coregw.gateway.maintenance.operations import Report
 from coregw.gateway.stores import shared_variables
 from coregw.messages import decode
 from coregw.messages.maintenance import CheckRequest
+from coregw.messages.progress import ProgressCallback
 from coregw.upkeep.integrity.findings import CheckResult
 from coregw.upkeep.integrity.process import check_in_process
 
@@ -43,7 +43,7 @@ async def fsck(request: Request[Any, Any, Any]) -> Reply:
     settings = management.gateway.settings
     data = settings.data if settings.is_shared else management.store.path
 
-    async def run(report: Report) -> CheckResult:
+    async def run(report: ProgressCallback) -> CheckResult:
         return await check_in_process(data, asked.bytes_per_second, report, shared_variables(settings))
 
     return management.operations.stream(request.scope, "fsck", run)

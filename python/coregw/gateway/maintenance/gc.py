@@ -14,7 +14,7 @@ from coregw.gateway.docs.description import DESCRIPTION, Description
 from coregw.gateway.http.replies import Reply, json_reply
 from coregw.gateway.http.requests import query_parameters
 from coregw.gateway.maintenance.context import Management
-from coregw.gateway.maintenance.operations import Operation, Report
+from coregw.gateway.maintenance.operations import Operation
 from coregw.messages import decode, encode
 from coregw.messages.maintenance import (
     CollectRequest,
@@ -24,6 +24,7 @@ from coregw.messages.maintenance import (
     PinRequest,
     UnpinRequest,
 )
+from coregw.messages.progress import ProgressCallback
 from coregw.upkeep.gc import collect_garbage
 from coregw.upkeep.pins import Pins
 
@@ -143,7 +144,7 @@ def _collecting(management: Management, asked: CollectRequest) -> Operation:
         raise InvalidInput("grace_seconds and revisions must not be negative")
     keep = [bytes(Cid(root)) for root in asked.keep]
 
-    async def run(report: Report) -> GarbageCollected:
+    async def run(report: ProgressCallback) -> GarbageCollected:
         return await collect_garbage(
             store,
             grace_seconds=grace,

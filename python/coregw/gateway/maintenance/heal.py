@@ -11,8 +11,8 @@ from coregw.errors import InvalidInput
 from coregw.gateway.docs.description import DESCRIPTION, Description
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.maintenance.context import Management
-from coregw.gateway.maintenance.operations import Report
 from coregw.messages import Message, decode
+from coregw.messages.progress import ProgressCallback
 from coregw.upkeep.integrity.files import HEALING
 from coregw.upkeep.integrity.heal import Restored, restore
 
@@ -48,7 +48,7 @@ async def heal(request: Request[Any, Any, Any]) -> Reply:
     if _NAME.fullmatch(name) is None or not directory.is_dir():
         raise InvalidInput(f"directory: {name!r:.100} is not a directory that `coregw heal` has made")
 
-    async def run(report: Report) -> Restored:
+    async def run(report: ProgressCallback) -> Restored:
         return await restore(management.gateway.engine, directory, report)
 
     return management.operations.stream(request.scope, "heal", run)

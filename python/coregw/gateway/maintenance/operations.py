@@ -23,18 +23,15 @@ from coregw.errors import CoregwError, Unavailable
 from coregw.gateway.http.problems import problem_of
 from coregw.gateway.http.replies import Reply
 from coregw.messages import Error
-from coregw.messages.progress import Progress
+from coregw.messages.progress import Progress, ProgressCallback
 from coregw.text import encode_json
 
 if TYPE_CHECKING:
     from litestar.types import HTTPScope
 
-__all__ = ["EndedOperations", "Operation", "Operations", "Outcome", "Report", "RunningOperation"]
+__all__ = ["EndedOperations", "Operation", "Operations", "Outcome", "RunningOperation"]
 
-Report = Callable[[Progress], None]
-"""Tells how far an operation is. Any thread may call it, as often as it likes: only the newest is sent."""
-
-Operation = Callable[[Report], Awaitable[msgspec.Struct]]
+Operation = Callable[[ProgressCallback], Awaitable[msgspec.Struct]]
 """A long operation: reports its progress and returns its result. It may be cancelled wherever it awaits."""
 
 logger = logging.getLogger("coregw.management")

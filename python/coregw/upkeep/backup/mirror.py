@@ -19,11 +19,12 @@ from typing import Final, NamedTuple, TypeVar
 
 from coregw._core import Cid
 from coregw.engine.roots import COMPLETE, INCOMPLETE
+from coregw.messages.progress import ProgressCallback
 from coregw.store import Store, Stored, Table
 from coregw.store.collection import Collection, Item, RecordedCollection
 from coregw.upkeep.listings import all_items, all_records
 from coregw.upkeep.marking import Marker, Marks, page_mark
-from coregw.upkeep.transfer import Held, Report, Transfer
+from coregw.upkeep.transfer import Held, Transfer
 
 __all__ = ["Mirrored", "mirror"]
 
@@ -53,7 +54,7 @@ async def mirror(
     target: Store,
     removal: Collection,
     marks: Marks,
-    report: Report,
+    report: ProgressCallback,
     *,
     is_exact: bool,
 ) -> Mirrored:

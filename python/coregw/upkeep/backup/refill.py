@@ -16,6 +16,7 @@ from typing import Final
 
 from coregw._core import Cid
 from coregw.errors import InvalidInput, StoreDamaged
+from coregw.messages.progress import ProgressCallback
 from coregw.store import Store, Stored, Table
 from coregw.store.collection import CollectableStore, collect_in_turn
 from coregw.store.rocksdb import RocksStore, open_store
@@ -24,7 +25,7 @@ from coregw.upkeep.backup.files import using
 from coregw.upkeep.backup.manifest import Generation
 from coregw.upkeep.backup.repository import Repository
 from coregw.upkeep.backup.restore import Restored
-from coregw.upkeep.backup.track import Report, Track, in_thread
+from coregw.upkeep.backup.track import Track, in_thread
 from coregw.upkeep.backup.verify import compare, linked
 from coregw.upkeep.copy import copy_store
 from coregw.upkeep.integrity.findings import payload_cid
@@ -36,7 +37,7 @@ _WAIT_SECONDS: Final = 600.0
 
 
 async def refill(
-    source: Path, destination: CollectableStore, number: int | None, report: Report, *, quick: bool = False
+    source: Path, destination: CollectableStore, number: int | None, report: ProgressCallback, *, quick: bool = False
 ) -> Restored:
     """Restore a generation to an empty store, such as one in PostgreSQL. May be interrupted and run again.
 
@@ -82,7 +83,7 @@ async def refill(
 
 @asynccontextmanager
 async def _opened(
-    repository: Repository, generation: Generation, report: Report, *, quick: bool
+    repository: Repository, generation: Generation, report: ProgressCallback, *, quick: bool
 ) -> AsyncIterator[RocksStore]:
     """Open a generation where it is: table files are linked, and RocksDB never changes them."""
     with tempfile.TemporaryDirectory(prefix="coregw-restore-") as scratch:

@@ -7,15 +7,12 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from coregw.messages.progress import Progress
+from coregw.messages.progress import Progress, ProgressCallback
 from coregw.waiting import to_end
 
-__all__ = ["Report", "Track", "in_thread"]
+__all__ = ["Track", "in_thread"]
 
 _T = TypeVar("_T")
-
-Report = Callable[[Progress], None]
-"""Tells how far an operation is. Called from any thread."""
 
 
 class Track:
@@ -25,7 +22,7 @@ class Track:
         report: Called with each progress.
     """
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: ProgressCallback) -> None:
         self._report = report
         self._stopping = threading.Event()
         self._step, self._total, self._done = "", 0, 0
@@ -51,7 +48,7 @@ class Track:
         self._stopping.set()
 
 
-async def in_thread(call: Callable[[Track], _T], report: Report) -> _T:
+async def in_thread(call: Callable[[Track], _T], report: ProgressCallback) -> _T:
     """Run a call in a worker thread. If this task is cancelled, the call is, and it has ended when this raises."""
     track = Track(report)
     return await to_end(asyncio.ensure_future(asyncio.to_thread(call, track)), track.stop)

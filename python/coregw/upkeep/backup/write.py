@@ -19,13 +19,14 @@ import msgspec
 
 from coregw._core import __version__
 from coregw.errors import CoregwError, InvalidInput, NotFound, StoreDamaged, Unavailable
+from coregw.messages.progress import ProgressCallback
 from coregw.store.collection import CollectableStore, Identity, RecordedCollection, collect_in_turn
 from coregw.store.rocksdb import RocksStore, open_store
 from coregw.upkeep.backup.files import using
 from coregw.upkeep.backup.manifest import FORMAT_VERSION, Generation, StoredFile
 from coregw.upkeep.backup.mirror import Mirrored, mirror
 from coregw.upkeep.backup.repository import Repository
-from coregw.upkeep.backup.track import Report, Track, in_thread
+from coregw.upkeep.backup.track import Track, in_thread
 from coregw.upkeep.backup.working import WorkingStore
 from coregw.upkeep.marks import MarkFile
 
@@ -86,7 +87,7 @@ async def back_up(
     store: CollectableStore,
     destination: Path,
     keep: int,
-    report: Report,
+    report: ProgressCallback,
     *,
     adopt: bool = False,
     data: Path | None = None,
@@ -133,7 +134,9 @@ async def back_up(
 
 
 @asynccontextmanager
-async def _content(store: CollectableStore, repository: Repository, report: Report) -> AsyncIterator[_Content]:
+async def _content(
+    store: CollectableStore, repository: Repository, report: ProgressCallback
+) -> AsyncIterator[_Content]:
     """Hold a checkpoint of a store, or of a copy of it."""
     working = WorkingStore(repository)
     if isinstance(store, RocksStore):
@@ -158,7 +161,7 @@ async def _content(store: CollectableStore, repository: Repository, report: Repo
 
 
 async def _mirrored(
-    store: CollectableStore, target: RocksStore, folder: Path, report: Report, *, is_exact: bool
+    store: CollectableStore, target: RocksStore, folder: Path, report: ProgressCallback, *, is_exact: bool
 ) -> Mirrored:
     """Bring the working store to the content of a store."""
     async with AsyncExitStack() as stack:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from coregw._core import Cid
+from coregw.messages.progress import ProgressCallback
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.raw.database import RawDatabase, Rows
-from coregw.upkeep.integrity.check import Known, Report, StoreCheck
+from coregw.upkeep.integrity.check import Known, StoreCheck
 from coregw.upkeep.integrity.findings import payload_cid
 from coregw.upkeep.integrity.records import published
 from coregw.upkeep.pins import PINS, pinned_root
@@ -28,7 +29,7 @@ _REMEMBERED: Final = 1 << 20
 """CIDs of which is remembered that they were returned; more than that may come twice."""
 
 
-def absent_targets(path: Path, named: Iterable[str], report: Report) -> Iterator[str]:
+def absent_targets(path: Path, named: Iterable[str], report: ProgressCallback) -> Iterator[str]:
     """Iterate over the CIDs of payloads and roots that a database does not hold, though something names them.
 
     These are the leaves of its trees, the revisions of published records, its pins, and `named`. Reads all pages, and

@@ -13,7 +13,7 @@ import msgspec
 
 from coregw._core import Cid
 from coregw.engine.roots import INCOMPLETE
-from coregw.messages.progress import Progress
+from coregw.messages.progress import Progress, ProgressCallback
 from coregw.store.rocksdb.layout import Family, RootRow, payload_date
 from coregw.store.rocksdb.raw.coding import Damage
 from coregw.store.rocksdb.raw.database import RawDatabase, Rows
@@ -31,10 +31,7 @@ from coregw.upkeep.integrity.payloads import Orphan, hasher_of, orphans, payload
 from coregw.upkeep.integrity.records import LOST, Published, published, unreadable_rows
 from coregw.upkeep.pins import LOST_PINS, pin_name
 
-__all__ = ["Known", "Report", "StoreCheck", "check_database"]
-
-Report = Callable[[Progress], None]
-"""Tells how far a check is; may raise, which ends it."""
+__all__ = ["Known", "StoreCheck", "check_database"]
 
 _REPORT_SECONDS: Final = 0.1
 _NAMES: Final = 2
@@ -43,7 +40,9 @@ _NAMING: Final = frozenset({None, Family.ROOTS, Family.PAYLOADS, Family.RECORDS}
 """Families whose lost rows nothing else names; None is any."""
 
 
-def check_database(path: Path, report: Report, on_read: Callable[[int], None] = lambda size: None) -> CheckResult:
+def check_database(
+    path: Path, report: ProgressCallback, on_read: Callable[[int], None] = lambda size: None
+) -> CheckResult:
     """Check the database in a directory to which nothing writes, or a snapshot of one.
 
     Reads pages twice and everything else once; if something is damaged, pages once more for each level of pages.
@@ -87,7 +86,7 @@ class StoreCheck:
         orphans: Payloads whose rows were lost, by upload id, with the names that a repair gives them.
     """
 
-    def __init__(self, database: Rows, report: Report) -> None:
+    def __init__(self, database: Rows, report: ProgressCallback) -> None:
         self._database = database
         self._report = report
         self._progress = Progress(step="reading pages", unit="pages")

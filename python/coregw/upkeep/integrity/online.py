@@ -21,14 +21,14 @@ from typing import Any, Final, TypeVar
 from coregw._core import Cid, page_guides, page_links
 from coregw.engine.roots import INCOMPLETE
 from coregw.errors import PayloadNotFound, StoreDamaged, Unavailable
-from coregw.messages.progress import Progress
+from coregw.messages.progress import Progress, ProgressCallback
 from coregw.store import CHUNK_BYTES, MAX_PAYLOADS_BYTES, Stored, Table
 from coregw.store.collection import CollectableStore, Item, collect_in_turn
 from coregw.store.guides import Guide, GuidedStore
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.raw.coding import Damage, Entry
 from coregw.store.rocksdb.raw.database import RawRow
-from coregw.upkeep.integrity.check import Known, Report, StoreCheck
+from coregw.upkeep.integrity.check import Known, StoreCheck
 from coregw.upkeep.integrity.findings import CheckResult, DamagedObject, RepairResult, page_cid, payload_cid
 from coregw.upkeep.integrity.pages import Harm, StoredPage
 from coregw.upkeep.integrity.payloads import hasher_of
@@ -133,7 +133,7 @@ class StoreRows:
 class OnlineCheck(StoreCheck):
     """A check of the rows of a store, and of its guides."""
 
-    def __init__(self, rows: StoreRows, report: Report) -> None:
+    def __init__(self, rows: StoreRows, report: ProgressCallback) -> None:
         super().__init__(rows, report)
         self._rows = rows
         self._held: list[bytes] = []
@@ -294,7 +294,9 @@ def _damaged_guide(tree: bytes, digest: bytes, what: str) -> DamagedObject:
     return DamagedObject(cid=page_cid(tree, digest), what=what, is_recoverable=True)
 
 
-async def check_online(store: CollectableStore, report: Report, on_read: OnRead = lambda size: None) -> CheckResult:
+async def check_online(
+    store: CollectableStore, report: ProgressCallback, on_read: OnRead = lambda size: None
+) -> CheckResult:
     """Check every page, payload, root and record of a store that may be in use.
 
     Reads pages twice and payloads once; if something is damaged, pages once more for each level of pages. O(bytes)
@@ -313,7 +315,7 @@ async def check_online(store: CollectableStore, report: Report, on_read: OnRead 
     return await rows.in_thread(lambda: OnlineCheck(rows, report).run())
 
 
-async def repair_online(store: CollectableStore, report: Report) -> RepairResult:
+async def repair_online(store: CollectableStore, report: ProgressCallback) -> RepairResult:
     """Remove pages and payloads that do not match their names, and note what is lost, so that it can be healed.
 
     Roots that lack pages are marked as incomplete; storing them again makes them whole. What is stored again meanwhile

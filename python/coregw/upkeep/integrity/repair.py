@@ -13,12 +13,12 @@ from typing import Final
 from coregw._core import Cid
 from coregw.engine.completeness import forget_whole
 from coregw.errors import StoreDamaged
-from coregw.messages.progress import Progress
+from coregw.messages.progress import Progress, ProgressCallback
 from coregw.store.rocksdb import open_store
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.directory import DATABASE
 from coregw.store.rocksdb.raw.database import RawDatabase
-from coregw.upkeep.integrity.check import Report, StoreCheck, check_database
+from coregw.upkeep.integrity.check import StoreCheck, check_database
 from coregw.upkeep.integrity.copy import StoreCopy
 from coregw.upkeep.integrity.files import exclusive, fresh_directory, keep_linked, put_in_place, require_store
 from coregw.upkeep.integrity.findings import CheckResult, RepairResult, payload_cid
@@ -28,7 +28,7 @@ __all__ = ["repair_store", "salvage_store"]
 _CACHE_BYTES: Final = 8 << 20
 
 
-def repair_store(data: Path, report: Report) -> RepairResult:
+def repair_store(data: Path, report: ProgressCallback) -> RepairResult:
     """Copy everything readable of a store into a new database, check that, and put it in the place of the damaged one.
 
     The damaged database is kept, in a directory beside it. Until both are exchanged, nothing is changed. Needs room for
@@ -64,7 +64,7 @@ def repair_store(data: Path, report: Report) -> RepairResult:
     )
 
 
-def salvage_store(data: Path, report: Report) -> RepairResult:
+def salvage_store(data: Path, report: ProgressCallback) -> RepairResult:
     """Let RocksDB open a damaged store with what it can read of its log, once, so that it opens for writing again.
 
     The rest of the log is lost, and with it acknowledged writes that a repair might have copied; payloads that lost
@@ -98,13 +98,13 @@ def salvage_store(data: Path, report: Report) -> RepairResult:
     )
 
 
-async def _open_once(data: Path, report: Report) -> None:
+async def _open_once(data: Path, report: ProgressCallback) -> None:
     report(Progress(step="salvaging"))
     async with await open_store(data, cache_bytes=_CACHE_BYTES, reserve_bytes=0, salvage=True) as store:
         await forget_whole(store)
 
 
-def _copied(database: Path, new: Path, report: Report) -> tuple[CheckResult, StoreCopy]:
+def _copied(database: Path, new: Path, report: ProgressCallback) -> tuple[CheckResult, StoreCopy]:
     """Check a damaged database, and copy what is readable into a new store."""
     with RawDatabase(database) as source:
         check = StoreCheck(source, report)
