@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from mmap import mmap
+import mmap
 from typing import Final
 
 from coregw.store.rocksdb.layout import CLAIM_KEY
@@ -36,7 +36,7 @@ def encode_claim(session: bytes, log: Extent) -> bytes:
     return _CLAIM.pack(session, *log)
 
 
-def claims(data: bytes | mmap, start: int, session: bytes) -> Iterator[Extent]:
+def claims(data: bytes | mmap.mmap, start: int, session: bytes) -> Iterator[Extent]:
     """Iterate over the claims of a session in a log, in its intact batches, also in those after damage. O(bytes).
 
     Args:

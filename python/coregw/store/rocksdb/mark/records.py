@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from mmap import mmap
+import mmap
 from typing import Final
 
 from coregw.store.rocksdb.raw.coding import log_checksum
@@ -28,7 +28,7 @@ _HEADER: Final = struct.Struct("<IHB")
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 
 
-def complete_end(data: bytes | mmap, start: int, end: int) -> int:
+def complete_end(data: bytes | mmap.mmap, start: int, end: int) -> int:
     """Return where the last complete entry of a log file ends, before anything malformed. O(records).
 
     Args:
@@ -43,7 +43,7 @@ def complete_end(data: bytes | mmap, start: int, end: int) -> int:
     return complete
 
 
-def intact_end(data: bytes | mmap, start: int, end: int) -> int:
+def intact_end(data: bytes | mmap.mmap, start: int, end: int) -> int:
     """Return what `complete_end` does, but also before the first wrong checksum. O(bytes)."""
     intact = start
     for position, checksum, kind, size in _records(data, start, end):
@@ -54,7 +54,7 @@ def intact_end(data: bytes | mmap, start: int, end: int) -> int:
     return intact
 
 
-def _records(data: bytes | mmap, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+def _records(data: bytes | mmap.mmap, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """Iterate over well-formed records: position, checksum, kind, and size with the header."""
     position = start
     is_inside = False
