@@ -49,6 +49,11 @@ class AsyncClient(AsyncDriver):
             data = await client.get_payload(await client.resolve(root, "docs/readme"))
     """
 
+    @property
+    def publications(self) -> AsyncPublications:
+        """The published names of the gateway."""
+        return AsyncPublications(self._run, self.settings, self.root, self._observed, self._trust)
+
     # Payloads and new roots
 
     async def put_payload(self, data: Buffer | Path, codec: str | int = "raw", hash: str = "sha2-256") -> str:

@@ -43,6 +43,11 @@ class Client(BlockingDriver):
             data = client.get_payload(client.resolve(root, "docs/readme"))
     """
 
+    @property
+    def publications(self) -> Publications:
+        """The published names of the gateway."""
+        return Publications(self._run, self.settings, self.root, self._observed, self._trust)
+
     # Payloads and new roots
 
     def put_payload(self, data: Buffer | Path, codec: str | int = "raw", hash: str = "sha2-256") -> str:

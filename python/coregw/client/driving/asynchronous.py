@@ -20,7 +20,6 @@ from coregw.client.transport.gateways import Gateways, parse_addresses
 from coregw.errors import CoregwError, ProofError
 
 if TYPE_CHECKING:
-    from coregw.client.publications import AsyncPublications
     from coregw.client.static.transport import StaticTransport
     from coregw.trust.store import TrustStore
 
@@ -119,13 +118,6 @@ class AsyncDriver(Driver):
     def run(self, steps: Steps[T]) -> Coroutine[None, None, T]:
         """Drive an operation of `coregw.client.operations` to its end, and return its value. Raises what it raises."""
         return self._run(steps)
-
-    @property
-    def publications(self) -> AsyncPublications:
-        """The published names of the gateway."""
-        from coregw.client.publications import AsyncPublications  # noqa: PLC0415 - few programs need it
-
-        return AsyncPublications(self._run, self.settings, self.root, self._observed, self._trust)
 
     def _run(self, steps: Steps[T]) -> Coroutine[None, None, T]:
         return run(steps, self._outcome, self._transport.gateways.refused)

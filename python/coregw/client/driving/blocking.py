@@ -19,7 +19,6 @@ from coregw.client.transport.gateways import Gateways, parse_addresses
 from coregw.errors import CoregwError
 
 if TYPE_CHECKING:
-    from coregw.client.publications import Publications
     from coregw.client.static.blocking import BlockingStaticTransport
     from coregw.trust.store import TrustStore
 
@@ -66,13 +65,6 @@ class BlockingDriver(Driver):
     def run(self, steps: Steps[T]) -> T:
         """Drive an operation of `coregw.client.operations` to its end, and return its value. Raises what it raises."""
         return self._run(steps)
-
-    @property
-    def publications(self) -> Publications:
-        """The published names of the gateway."""
-        from coregw.client.publications import Publications  # noqa: PLC0415 - few programs need it
-
-        return Publications(self._run, self.settings, self.root, self._observed, self._trust)
 
     def _run(self, steps: Steps[T]) -> T:
         try:

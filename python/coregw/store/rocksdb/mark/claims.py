@@ -13,9 +13,9 @@ are searched for after damage, can be mistaken for a claim.
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Iterator
-import mmap
 from typing import Final
 
 from coregw.store.rocksdb.layout import CLAIM_KEY

@@ -12,9 +12,9 @@ all look to it like the end of the log, so this module follows the structure.
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Iterator
-import mmap
 from typing import Final
 
 from coregw.store.rocksdb.raw.coding import log_checksum
