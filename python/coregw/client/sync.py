@@ -10,6 +10,7 @@ from coregw import _core, client
 from coregw.client import operations
 from coregw.client.driving.blocking import BlockingDriver
 from coregw.client.files import as_bytes
+from coregw.client.publications import Publications
 from coregw.client.query import CidLike, PathLike, Proven, Query, map_proof, resolve, scan
 from coregw.messages import Delta, MutationReceipt
 from coregw.verify import Buffer
