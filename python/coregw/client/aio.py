@@ -18,6 +18,7 @@ from coregw.verify import Buffer
 
 if TYPE_CHECKING:
     from coregw.client.mirror.side import Side
+    from coregw.client.publications import AsyncPublications
 
 __all__ = ["AsyncClient"]
 
@@ -52,6 +53,8 @@ class AsyncClient(AsyncDriver):
     @property
     def publications(self) -> AsyncPublications:
         """The published names of the gateway."""
+        from coregw.client.publications import AsyncPublications  # noqa: PLC0415 - few programs need it
+
         return AsyncPublications(self._run, self.settings, self.root, self._observed, self._trust)
 
     # Payloads and new roots

@@ -10,7 +10,6 @@ from coregw import _core, client
 from coregw.client import operations
 from coregw.client.driving.blocking import BlockingDriver
 from coregw.client.files import as_bytes
-from coregw.client.publications import Publications
 from coregw.client.query import CidLike, PathLike, Proven, Query, map_proof, resolve, scan
 from coregw.messages import Delta, MutationReceipt
 from coregw.verify import Buffer
@@ -47,6 +46,8 @@ class Client(BlockingDriver):
     @property
     def publications(self) -> Publications:
         """The published names of the gateway."""
+        from coregw.client.publications import Publications  # noqa: PLC0415 - few programs need it
+
         return Publications(self._run, self.settings, self.root, self._observed, self._trust)
 
     # Payloads and new roots
