@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from coregw.client.operations.car import ImportedCar
     from coregw.client.operations.diff import Difference
     from coregw.client.operations.tree import Entry, Leaf
+    from coregw.client.publications import AsyncPublications, Publications
     from coregw.client.query import Proven, Query
     from coregw.client.settings import ClientSettings
     from coregw.client.sync import Client
@@ -44,6 +45,7 @@ __all__ = [
     "Added",
     "AsyncClient",
     "AsyncFile",
+    "AsyncPublications",
     "Client",
     "ClientSettings",
     "ComparedFolder",
@@ -60,6 +62,7 @@ __all__ = [
     "Mirrored",
     "MirroredName",
     "Proven",
+    "Publications",
     "PublishedRecord",
     "Query",
     "Restored",
@@ -69,6 +72,7 @@ _MODULES = {
     "Added": ".folders.add",
     "AsyncClient": ".aio",
     "AsyncFile": ".opened.asynchronous",
+    "AsyncPublications": ".publications",
     "Client": ".sync",
     "ClientSettings": ".settings",
     "ComparedFolder": ".folders.compare",
@@ -85,6 +89,7 @@ _MODULES = {
     "Mirrored": ".mirror.copy",
     "MirroredName": ".mirror.names",
     "Proven": ".query",
+    "Publications": ".publications",
     "PublishedRecord": "..messages.record",
     "Query": ".query",
     "Restored": ".folders.restore",

@@ -18,7 +18,6 @@ from coregw.verify import Buffer
 
 if TYPE_CHECKING:
     from coregw.client.mirror.side import Side
-    from coregw.client.publications import AsyncPublications
 
 __all__ = ["AsyncClient"]
 
@@ -51,7 +50,7 @@ class AsyncClient(AsyncDriver):
     """
 
     @property
-    def publications(self) -> AsyncPublications:
+    def publications(self) -> client.AsyncPublications:
         """The published names of the gateway."""
         from coregw.client.publications import AsyncPublications  # noqa: PLC0415 - few programs need it
 

@@ -44,7 +44,7 @@ class Client(BlockingDriver):
     """
 
     @property
-    def publications(self) -> Publications:
+    def publications(self) -> client.Publications:
         """The published names of the gateway."""
         from coregw.client.publications import Publications  # noqa: PLC0415 - few programs need it
 
