@@ -27,7 +27,7 @@ import uvloop
 import report
 from bench_gateway import Server, create_map, key
 from coregw import AsyncClient, Client
-from coregw.client.operations import paths as operations
+from coregw.client.operations import lookup as operations
 
 TASKS, BATCH = 16, 1000
 

@@ -31,10 +31,10 @@ from bench_store import Bare
 from coregw._core import PayloadHasher
 from coregw.engine import Payloads, StoredPayload
 from coregw.gateway import server
+from coregw.gateway.access import AccessToken
 from coregw.gateway.app import create_app
 from coregw.gateway.context import Gateway as Context
 from coregw.gateway.settings import MIB, Settings
-from coregw.gateway.tokens import AccessToken
 from coregw.store import CHUNK_BYTES
 from coregw.store.rocksdb.layout import Family
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coregw import Map
-from coregw.bench.local import Sample, generated_keys, sample, target
+from coregw.bench import Sample, generated_keys, sample, target
 
 # The search for doctests would import the programs beside the suite; some need libraries of requirements-bench.lock.
 collect_ignore = [path.name for path in Path(__file__).parent.glob("*.py") if not path.name.startswith("test_")]

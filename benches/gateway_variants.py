@@ -11,10 +11,10 @@ from typing import Any
 
 from coregw.engine import Engine
 from coregw.gateway import server
+from coregw.gateway.access import AccessToken
 from coregw.gateway.app import create_app
 from coregw.gateway.context import Gateway
 from coregw.gateway.settings import MIB, Settings
-from coregw.gateway.tokens import AccessToken
 
 CACHE_BYTES = 512 * MIB
 """Enough for all pages of a map of 10^6 arcs, so that a warm cache stays warm."""

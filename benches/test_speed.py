@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from coregw import Change, Map, payload_cid, verify_key, verify_keys
-from coregw.bench.local import Sample, generated_keys, target
+from coregw.bench import Sample, generated_keys, target
 
 if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture

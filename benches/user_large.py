@@ -28,7 +28,7 @@ from coregw.client import Client
 from coregw.client.folders.filling import REQUEST_BYTES, REQUESTS
 from coregw.engine import Engine
 from coregw.messages import encode
-from coregw.messages.batch import GetBatchRequest
+from coregw.messages.payloads import GetBatchRequest
 from coregw.store.rocksdb import open_store
 from user_peers import Coregw
 

@@ -1,6 +1,6 @@
 """An OpenAPI document as text: one line for each operation, parameter, response, and member of a schema.
 
-Nothing is left out but the values of examples, which `coregw/gateway/docs/examples.json` has: members that have no
+Nothing is left out but the values of examples, which `coregw/gateway/examples.json` has: members that have no
 place of their own are shown as JSON at the end of their line.
 """
 

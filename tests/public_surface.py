@@ -19,7 +19,7 @@ from types import GenericAlias, ModuleType, UnionType
 import msgspec
 from click import Command, Context, Group, Option
 
-from coregw.cli import cli
+from coregw.cli.main import cli
 from coregw.gateway.settings import Settings
 
 PINNED = Path(__file__).with_name("public_surface.txt")

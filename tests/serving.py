@@ -20,11 +20,11 @@ from pathlib import Path
 
 import httpx2
 
+from coregw.gateway.access import AccessToken
 from coregw.gateway.control import control_file
 from coregw.gateway.listener import loop_factory
 from coregw.gateway.server import GatewayServer
 from coregw.gateway.settings import Settings
-from coregw.gateway.tokens import AccessToken
 from coregw.store import Store
 
 ADMIN_TOKEN = "an-admin-token~of+the/tests=="

@@ -11,9 +11,8 @@ import serving
 from coregw import Client, ProofError, TrustStore
 from coregw.client.signing import sign_published
 from coregw.store.memory import MemoryStore
-from coregw.tlog.checkpoint import Checkpoint
+from coregw.tlog.checkpoint import Checkpoint, Policy
 from coregw.tlog.note import Signer, VerifierKey
-from coregw.tlog.policy import Policy
 
 TOKEN = serving.ADMIN_TOKEN
 ORIGIN = "example.org/docs/main"

@@ -18,7 +18,7 @@ from coregw import Cid, payload_cid
 from coregw.client import Client, ClientSettings, ConnectionOptions
 from coregw.client.static.folder import StaticFolder
 from coregw.client.static.upstream import HttpUpstream
-from coregw.client.transport.address import Address
+from coregw.client.transport.gateways import Address
 from coregw.engine import Engine
 from coregw.store import Table
 from coregw.store.memory import MemoryStore

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from coregw.gateway.metrics.families import FAMILIES, Kind
+from coregw.gateway.metrics import FAMILIES, Kind
 from coregw.gateway.settings import Settings
 from coregw.store.addresses import BucketAddress, check_database_address
 from servers import postgres_binaries, require_wanted, weed_program

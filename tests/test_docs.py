@@ -18,13 +18,13 @@ from click.exceptions import Exit
 import coregw.cli
 import coregw.errors
 import coregw.extras
-from coregw.cli import cli
+from coregw.cli.main import cli
 from coregw.errors import ERROR_CODES, CoregwError
 from coregw.gateway.limits.machine import allowed_bytes, fit_defaults
 from coregw.gateway.settings import Settings
-from coregw.messages.batch import MAX_BATCH_BLOCKS, MAX_BATCH_PAGES, MAX_BATCH_PATHS
-from coregw.messages.car import MAX_WHOLE_CAR_BYTES
-from coregw.messages.prooflist import MAX_PROOF_KEYS
+from coregw.messages.payloads import MAX_BATCH_BLOCKS, MAX_BATCH_PAGES, MAX_BATCH_PATHS
+from coregw.messages.query import MAX_PROOF_KEYS
+from coregw.messages.roots import MAX_WHOLE_CAR_BYTES
 
 TOP = Path(__file__).parent.parent
 DOCS = TOP / "docs"

@@ -191,7 +191,7 @@ def test_the_base_package_documents_itself(bare_python: Path) -> None:
         ("import coregw.client", "coregw.client", "client"),
         ("from coregw.client.operations import tree", "coregw.client", "client"),
         ("import coregw.messages", "coregw.messages", "client"),
-        ("from coregw.messages.batch import Block", "coregw.messages", "client"),
+        ("from coregw.messages.payloads import Block", "coregw.messages", "client"),
         ("coregw.verify_resolve({}, {})", "a dict instead of JSON text", "client"),
         ("import coregw.gateway.app", "coregw.gateway", "server"),
         ("import coregw.engine", "coregw.engine", "server"),

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from coregw import failures
-from coregw.failures import RepeatedFailure
+from coregw import telemetry
+from coregw.telemetry import RepeatedFailure
 
 LOGGER = logging.getLogger("coregw.tests.failures")
 
@@ -17,7 +17,7 @@ def test_a_failure_is_logged_once_and_so_is_its_end(
     level: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(failures.time, "monotonic", lambda: now)
+    monkeypatch.setattr(telemetry.time, "monotonic", lambda: now)
     failure = RepeatedFailure(LOGGER, "nothing can be kept", "what is read is kept again", level)
     with caplog.at_level(logging.INFO):
         failure.ends()
@@ -37,7 +37,7 @@ def test_a_failure_that_comes_and_goes_begins_once_a_minute(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(failures.time, "monotonic", lambda: now)
+    monkeypatch.setattr(telemetry.time, "monotonic", lambda: now)
     failure = RepeatedFailure(LOGGER, "away", "back")
     with caplog.at_level(logging.INFO):
         for _ in range(240):  # of half a second each

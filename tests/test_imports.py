@@ -21,15 +21,14 @@ CRATES = TOP / "rust"
 # "" is the package itself, the public surface. `_core` is the extension.
 MAY_IMPORT: dict[str, set[str]] = {
     "_core": set(),
-    "counters": set(),
+    "concurrency": set(),
+    "durability": {"errors"},
     "errors": set(),
     "extras": set(),
-    "failures": set(),
     "hashing": {"_core"},
-    "syncing": set(),
+    "telemetry": set(),
     "text": set(),
     "undecodable": {"extras"},
-    "waiting": set(),
     "folders": {"_core", "errors", "extras", "text", "undecodable"},
     "filesystem": {"_core", "client", "errors", "extras", "folders", "text", "trust"},
     "verify": {"_core", "errors", "extras", "messages"},
@@ -37,38 +36,23 @@ MAY_IMPORT: dict[str, set[str]] = {
     "": {"_core", "building", "client", "errors", "extras", "folders", "trust", "verify"},
     "messages": {"_core", "errors", "extras"},
     "tlog": {"_core", "errors", "extras", "messages"},
-    "trust": {"", "_core", "errors", "extras", "syncing", "tlog", "undecodable"},
-    "store": {"counters", "errors", "extras", "failures", "syncing", "text", "undecodable", "waiting"},
+    "trust": {"", "_core", "durability", "errors", "extras", "tlog", "undecodable"},
+    "store": {"_core", "concurrency", "durability", "errors", "extras", "telemetry", "text", "undecodable"},
     "engine": {
-        "_core",
-        "counters",
-        "errors",
-        "extras",
-        "hashing",
-        "messages",
-        "store",
-        "tlog",
+        *("_core", "concurrency", "errors", "extras", "hashing", "messages", "store", "telemetry", "tlog"),
         "undecodable",
-        "waiting",
     },
-    "upkeep": {"_core", "engine", "errors", "extras", "messages", "store", "syncing", "undecodable", "waiting"},
+    "upkeep": {
+        *("_core", "concurrency", "durability", "engine", "errors", "extras", "messages", "store", "undecodable"),
+    },
     "gateway": {
-        "",
-        "_core",
-        "counters",
-        "engine",
-        "errors",
-        "extras",
-        "failures",
-        "messages",
-        "store",
-        "text",
+        *("", "_core", "concurrency", "engine", "errors", "extras", "messages", "store", "telemetry", "text"),
         "upkeep",
     },
     "plants": {"_core", "errors", "extras", "gateway", "store"},
     "client": {
-        *("", "_core", "engine", "errors", "extras", "folders", "hashing", "messages", "store", "text"),
-        *("syncing", "tlog", "trust", "undecodable", "verify", "waiting"),
+        *("", "_core", "concurrency", "durability", "engine", "errors", "extras", "folders", "hashing", "messages"),
+        *("store", "text", "tlog", "trust", "undecodable", "verify"),
     },
     "bench": {"", "client", "errors", "extras"},
     "cli": {
@@ -81,7 +65,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 
 # The command that runs the plant store: nothing else names it.
-STARTS_PLANTS = {"coregw.cli.services.serve_plants"}
+STARTS_PLANTS = {"coregw.cli.serve_plants"}
 
 # The crates of the workspace that each crate may depend on.
 MAY_DEPEND: dict[str, set[str]] = {
@@ -97,16 +81,8 @@ MAY_DEPEND: dict[str, set[str]] = {
 MAX_LINES_OF_MODULE = 700
 MAX_MODULES_IN_FOLDER = 40
 
-# These three may only shrink: remove what no longer needs an exception, and lower the number.
-MAX_MODULES = 417
-CODE_IN_INIT = {
-    "cli",
-    "engine",
-    "engine.objects",
-    "engine.publications",
-    "gateway.routes.publications",
-    "store",
-}
+# These two may only shrink: remove what no longer needs an exception, and lower the number.
+MAX_MODULES = 237
 CLASS_NAMES_OF_TWO = {
     *("Call", "Changes", "Database", "Driver", "Entry", "Error", "Gateway", "Hasher", "Item"),
     *("MarkFile", "Mirrored", "Pace", "Partial", "Payloads", "Publications", "Query", "Reader", "Record"),
@@ -129,12 +105,6 @@ def test_a_module_imports_only_what_its_part_may(module: str) -> None:
     part = part_of(module)
     assert part in MAY_IMPORT, f"{part!r} is a new part of the package: add to MAY_IMPORT what it may import"
     assert {name for name in PYTHON[module] if part_of(name) not in MAY_IMPORT[part] | {part}} == set()
-
-
-def test_only_the_engine_upkeep_and_clients_of_static_trees_import_both_a_store_and_the_extension() -> None:
-    both = {module for module in PYTHON if {"store", "_core"} <= {part_of(name) for name in PYTHON[module]}}
-    others = {module for module in both if not module.startswith("coregw.client.static.")}
-    assert {part_of(module) for module in others} <= {"engine", "upkeep"}
 
 
 def test_only_the_command_that_runs_the_plant_store_imports_it() -> None:
@@ -199,7 +169,7 @@ def test_init_modules_define_nothing() -> None:
         for path in PACKAGE.rglob("__init__.py")
         if {node.name for node in definitions(path)} - {"__getattr__", "__dir__"}
     }
-    assert defined == CODE_IN_INIT
+    assert defined == set()
 
 
 def test_no_two_public_classes_have_one_name() -> None:

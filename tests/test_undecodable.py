@@ -8,12 +8,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coregw.engine.publications.records import decode_record
+from coregw.engine.records import decode_record
 from coregw.errors import InvalidInput, StoreDamaged, Unavailable
 from coregw.store.rocksdb import MARKER, open_store
 from coregw.trust.document import decode_document
 from coregw.upkeep.backup import Repository
-from coregw.upkeep.backup.manifest import decode_manifest
+from coregw.upkeep.repository import decode_manifest
 
 JSON = [
     b'{"\xff":1}',

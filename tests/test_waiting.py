@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coregw.waiting import result_of
+from coregw.concurrency import result_of
 
 pytestmark = pytest.mark.anyio
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 from coregw.engine import Engine
 from coregw.gateway.app import create_app
 from coregw.gateway.context import Gateway
-from coregw.gateway.docs.description import JSON
-from coregw.gateway.docs.schemas import NULLABLE
-from coregw.gateway.maintenance.context import Management
+from coregw.gateway.description import JSON
+from coregw.gateway.openapi import NULLABLE
+from coregw.gateway.maintenance import Management
 from coregw.gateway.management import create_management_app
 from coregw.gateway.settings import Settings
-from coregw.gateway.tokens import AccessToken
+from coregw.gateway.access import AccessToken
 from coregw.store.memory import MemoryStore
 from website.reference import table
 

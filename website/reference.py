@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 import coregw
-from coregw.cli import cli
+from coregw.cli.main import cli
 from coregw.errors import ERROR_CODES
-from coregw.gateway.metrics.families import FAMILIES
+from coregw.gateway.metrics import FAMILIES
 from coregw.gateway.settings import Settings
 from website.pages import HOME
 

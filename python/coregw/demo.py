@@ -35,7 +35,7 @@ import coregw
 from coregw.client import AsyncClient, Client, Proven, query
 from coregw.client.folders.add import Added, AddProgress, add_folder
 from coregw.errors import CoregwError, ProofError
-from coregw.folders.survey import Survey, survey
+from coregw.folders.tree import Survey, survey
 from coregw.text import display_name
 
 __all__ = ["main"]

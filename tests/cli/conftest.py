@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from coregw import payload_cid
-from coregw.cli import cli
+from coregw.cli.main import cli
 from coregw.client import Client
 from gateways import honest_gateway
 

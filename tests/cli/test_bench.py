@@ -12,8 +12,7 @@ import pytest
 from click.testing import Result
 
 from coregw import payload_cid
-from coregw.bench.figures import percentiles
-from coregw.bench.service import service_figures
+from coregw.bench import percentiles, service_figures
 from coregw.client import AsyncClient, Client
 from coregw.errors import RootNotFound
 

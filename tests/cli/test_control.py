@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from coregw.cli.control import Control, find_control, print_result, require_control, shown_progress
+from coregw.cli.control import Control, find_control, require_control
+from coregw.cli.progress import print_result, shown_progress
 from coregw.errors import InvalidInput, Unavailable
 from coregw.gateway.control import listen_for_control
 

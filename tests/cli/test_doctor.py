@@ -12,8 +12,8 @@ import pytest
 from click.testing import Result
 
 import coregw
-from coregw.cli.control.doctor import EXTRAS
-from coregw.cli.services.variables import known_variables
+from coregw.cli.serve import known_variables
+from coregw.extras import EXTRAS
 from coregw.gateway.settings import Settings
 
 Run = Callable[..., Result]

@@ -14,8 +14,8 @@ from click import Context
 from click.testing import Result
 
 from coregw import Map
-from coregw.cli import cli
 from coregw.cli.common import trusted_names
+from coregw.cli.main import cli
 from coregw.client import Client
 from coregw.client.settings import DEFAULT_GATEWAY
 from coregw.trust.store import TrustStore
@@ -42,7 +42,7 @@ def test_completion_offers_trusted_names_and_files(words: str, expected: list[st
     line = f"coregw {words}"
     asked = {"_COREGW_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
     environment = {**os.environ, **asked, "COREGW_TRUST": str(store.path)}
-    command = [sys.executable, "-c", "from coregw.cli import main; main()"]
+    command = [sys.executable, "-c", "from coregw.cli.main import main; main()"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.split() == expected
 
@@ -69,7 +69,7 @@ def test_every_command_has_a_help_text(run: Run, name: str) -> None:
 
 
 def test_the_command_imports_no_client_or_server_code_to_start(coregw: Start) -> None:
-    code = "import coregw.cli, sys; print(*sys.modules)"
+    code = "import coregw.cli.main, sys; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"asyncio", "pycurl", "litestar", "msgspec", "rocksdict", "uvicorn"} & set(loaded)
     assert coregw("--version").stdout.startswith(b"coregw")
@@ -96,8 +96,8 @@ def test_a_short_command_loads_only_what_it_uses(gateway: str) -> None:
     assert "coregw.client.transport.blocking" in loaded
     assert not {name.partition(".")[0] for name in loaded} & (SLOW_TO_LOAD | SERVER_MODULES)
     operations = {name.rpartition(".")[2] for name in loaded if name.startswith("coregw.client.operations.")}
-    assert operations == {"lookup", "payload", "steps", "tree"}
-    assert not loaded & {"coregw.client.aio", "coregw.folders.survey", "coregw.client.transport.asynchronous"}
+    assert operations == {"lookup", "payloads", "steps", "tree"}
+    assert not loaded & {"coregw.client.aio", "coregw.client.transport.asynchronous"}
 
 
 def test_get_loads_no_second_library_for_tasks(gateway: str, tmp_path: Path) -> None:

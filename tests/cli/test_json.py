@@ -16,7 +16,7 @@ import pytest
 from click.testing import Result
 
 import serving
-from coregw.cli import cli
+from coregw.cli.main import cli
 
 if TYPE_CHECKING:
     import click

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 import serving
 from coregw import AsyncClient, Client, InvalidInput, Map, ProofError, TrustStore, payload_cid
-from coregw.cli import cli
+from coregw.cli.main import cli
 from coregw.store.memory import MemoryStore
 from gateways import lying_gateway
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.progress import Progress
 
-from coregw.cli.pace import AmountColumn, PaceColumn
+from coregw.cli.progress import AmountColumn, PaceColumn
 
 if TYPE_CHECKING:
     import pytest

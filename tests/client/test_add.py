@@ -12,11 +12,10 @@ import pytest
 import coregw
 from coregw.client import AsyncClient, Client
 from coregw.client.folders.add import Added, add_folder
-from coregw.client.folders.parallel import for_each
+from coregw.concurrency import for_each
 from coregw.errors import InvalidInput, ProofError
-from coregw.folders.survey import survey
-from coregw.folders.tree import Recorded
-from coregw.folders.upload_cache import UploadCache
+from coregw.folders.caches import UploadCache
+from coregw.folders.tree import Recorded, survey
 from gateways import Reply, honest_gateway, lying_gateway
 from slow_targets import slow_target
 
@@ -87,7 +86,7 @@ async def test_files_that_the_gateway_has_lost_are_read_again_as_they_are_now(
     gateway: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    monkeypatch.setattr("coregw.folders.upload_cache.RACY_NANOSECONDS", -(10**12))
+    monkeypatch.setattr("coregw.folders.caches.RACY_NANOSECONDS", -(10**12))
     datas = {name: os.urandom(100) for name in ("lost", "changed", "gone", "kept")} | {"list": os.urandom(300_000)}
     for name, data in datas.items():
         (tmp_path / name).write_bytes(data)

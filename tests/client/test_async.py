@@ -16,9 +16,8 @@ import pytest
 
 import coregw
 from coregw.client import AsyncClient, Client, ClientSettings, query
-from coregw.client.driving.threads import to_end
 from coregw.client.files import CHUNK_BYTES
-from coregw.client.folders.parallel import for_each
+from coregw.concurrency import for_each, in_thread
 from coregw.errors import ProofError, UnprovenAbsence
 from gateways import Reply, lying_gateway, names
 
@@ -191,7 +190,7 @@ async def test_a_call_in_a_thread_is_waited_for_however_often_it_is_cancelled() 
         ended.append(number)
         raise ValueError("as it should")
 
-    call = asyncio.ensure_future(to_end(work, 7))
+    call = asyncio.ensure_future(in_thread(work, 7))
     await asyncio.to_thread(begun.wait, 30)
     for _ in range(3):
         call.cancel()
@@ -202,7 +201,7 @@ async def test_a_call_in_a_thread_is_waited_for_however_often_it_is_cancelled() 
         await call
     assert ended == [7]
     with pytest.raises(ValueError, match="as it should"):
-        await to_end(work, 8)
+        await in_thread(work, 8)
 
 
 async def test_a_call_in_a_thread_is_stopped_when_it_is_cancelled() -> None:
@@ -212,7 +211,7 @@ async def test_a_call_in_a_thread_is_stopped_when_it_is_cancelled() -> None:
         begun.set()
         return stopped.wait(30)
 
-    call = asyncio.ensure_future(to_end(work, stop=stopped.set))
+    call = asyncio.ensure_future(in_thread(work, stop=stopped.set))
     await asyncio.to_thread(begun.wait, 30)
     assert not stopped.is_set()
     call.cancel()

@@ -18,7 +18,7 @@ import serving
 from car_files import TYPE, car_of_payloads, frames
 from coregw.client import AsyncClient, Client, ClientSettings
 from coregw.errors import InvalidInput, ProofError, RootNotFound, StorageFull, TooLarge
-from coregw.messages.car import MAX_WHOLE_CAR_BYTES
+from coregw.messages.roots import MAX_WHOLE_CAR_BYTES
 from coregw.store.memory import MemoryStore
 from gateways import Liar, Lie, Reply
 

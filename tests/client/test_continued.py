@@ -18,8 +18,7 @@ from client_calls import Call, both_clients
 from coregw import payload_cid
 from coregw.client import Client, ClientSettings
 from coregw.client.static.upstream import HttpUpstream
-from coregw.client.transport.address import Address
-from coregw.client.transport.retries import Retries
+from coregw.client.transport.gateways import Address, Retries
 from coregw.errors import CoregwError, ProofError, TooLarge, Unavailable
 from gateways import names, scripted_gateway
 
@@ -222,7 +221,7 @@ def test_the_limit_is_that_of_all_parts(call: Call) -> None:
 
 def test_progress_prolongs_retries_up_to_the_time_of_one_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr("coregw.client.transport.retries.time.monotonic", lambda: now)
+    monkeypatch.setattr("coregw.client.transport.gateways.time.monotonic", lambda: now)
     settings = ClientSettings(retry_seconds=10, answer_seconds=60, backoff_seconds=0.001)
 
     def ends(step: float, growth: int) -> float:

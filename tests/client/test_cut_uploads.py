@@ -19,12 +19,11 @@ import pytest
 from car_files import block, cid, header, varint
 from coregw import List, Map, payload_cid
 from coregw.client import AsyncClient, Client, ClientSettings
-from coregw.client.cars.parts import CarFile, CarParts
-from coregw.client.exchange.call import Answer, Call, SentOnce
-from coregw.client.mirror.lists import list_changes
-from coregw.client.operations.root import sort_arcs
-from coregw.client.operations.steps import attempt
-from coregw.client.part_size import PartSize
+from coregw.client.mirror import list_changes
+from coregw.client.operations.car_import import CarFile, CarParts
+from coregw.client.operations.roots import sort_arcs
+from coregw.client.operations.steps import PartSize, attempt
+from coregw.client.transport.exchange import Answer, Call, SentOnce
 from coregw.errors import InvalidInput, TooLarge
 from cut_network import cutting
 from serving import process

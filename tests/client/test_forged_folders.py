@@ -11,7 +11,7 @@ import car_files
 import coregw
 from coregw.client import Client, ClientSettings
 from coregw.errors import CoregwError, InvalidInput, ProofError, Unavailable
-from coregw.folders.attributes import decode_attributes, encode_attributes
+from coregw.folders.tree import decode_attributes, encode_attributes
 from gateways import Reply, lying_gateway, names
 
 ONCE = ClientSettings(attempts=1)

@@ -16,8 +16,7 @@ import coregw
 from client_calls import Call, both_clients
 from coregw.client import AsyncClient, Client, ClientSettings, ConnectionOptions
 from coregw.client.folders.add import Added
-from coregw.client.transport.address import Address
-from coregw.client.transport.gateways import REFUSED_REST_SECONDS, REST_SECONDS, Gateways
+from coregw.client.transport.gateways import REFUSED_REST_SECONDS, REST_SECONDS, Address, Gateways
 from coregw.errors import InvalidInput, ProofError, StorageFull, Unauthorized, Unavailable
 from fronts import front
 from gateways import Reply, honest_gateway, lying_gateway, scripted_gateway

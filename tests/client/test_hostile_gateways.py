@@ -19,10 +19,9 @@ import coregw
 from car_files import block, cid, header
 from client_calls import Call, both_clients
 from coregw.client import ClientSettings
-from coregw.client.exchange.attempt import Attempt
-from coregw.client.exchange.call import Body, Memory
-from coregw.client.exchange.call import Call as HttpCall
 from coregw.client.files import CHUNK_BYTES, Upload
+from coregw.client.transport.exchange import Attempt, Body, Memory
+from coregw.client.transport.exchange import Call as HttpCall
 from coregw.errors import ProofError, TooLarge, Unavailable
 from gateways import aborted, read_head, scripted_gateway
 

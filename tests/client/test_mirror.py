@@ -15,7 +15,7 @@ import pytest
 
 from coregw import Cid, payload_cid
 from coregw.client import AsyncClient, Client, ClientSettings
-from coregw.client.mirror.copy import Mirrored
+from coregw.client.mirror import Mirrored
 from coregw.client.static.export import export_static
 from coregw.errors import (
     InvalidInput,
@@ -25,7 +25,7 @@ from coregw.errors import (
     Unauthorized,
     Unavailable,
 )
-from coregw.store.origin.upstream import MAX_PAGE_BYTES
+from coregw.store.origin import MAX_PAGE_BYTES
 from gateways import Reply, honest_gateway, lying_gateway
 from static_trees import Sample, python_server, sample
 
@@ -180,7 +180,7 @@ def test_a_map_without_a_base_is_continued(
     source: str, destination: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a copy has read before it is interrupted, the next one does not ask the source for."""
-    monkeypatch.setattr("coregw.client.mirror.copy._PART_SECONDS", -1)
+    monkeypatch.setattr("coregw.client.mirror._PART_SECONDS", -1)
     with Client(source, SETTINGS) as client:
         root = client.build({f"{i:06}/continued": payload_cid(b"%d" % i) for i in range(30_000)})
     builds = 0

@@ -9,8 +9,7 @@ import pytest
 
 import serving
 from coregw.client import Client, ClientSettings
-from coregw.client.operations.publication import published
-from coregw.client.operations.record import publish
+from coregw.client.operations.publications import publish, published
 from coregw.errors import (
     Conflict,
     RecordNotFound,

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import coregw
 from client.conftest import SETTINGS
 from coregw.client import AsyncClient, Client, ClientSettings, File
-from coregw.client.opened.cache import WeighedCache
+from coregw.client.file_ranges import WeighedCache
 from coregw.client.static.export import export_static
 from coregw.errors import CoregwError, InvalidInput, PayloadNotFound, ProofError, UnprovenAbsence
 from gateways import Counted, Liar, Reply, lying_gateway

@@ -10,7 +10,7 @@ from car_files import block, cid, header
 from coregw import Cid
 from coregw._core import payload_car_header
 from coregw.client import ClientSettings
-from coregw.client.cars.received import ReceivedPayloads
+from coregw.client.operations.payloads import ReceivedPayloads
 from coregw.errors import ProofError
 
 DATA = b"\x0a\x02\x08\x01 payload"

@@ -18,9 +18,9 @@ import pytest
 from coregw import _core
 from coregw.client import Client
 from coregw.client.folders.destination import FileStates
-from coregw.client.folders.partial import Partial, partial_folder
+from coregw.client.folders.filling import Partial, partial_folder
 from coregw.errors import InvalidInput
-from coregw.folders.restore_cache import RestoreCache, encode_entries
+from coregw.folders.caches import RestoreCache, encode_entries
 from gateways import Reply, lying_gateway, names
 
 FILES = {f"d{number % 3}/f{number:02}": b"content %d" % number for number in range(40)}

@@ -23,14 +23,13 @@ from coregw import encode_attributes
 from coregw.client import AsyncClient, Client, ClientSettings
 from coregw.client.folders import destination
 from coregw.client.folders import restore as restoring
-from coregw.client.folders.destination import remove_tree
-from coregw.client.folders.levels import folder_level, folder_tree
+from coregw.client.folders.destination import Extras, remove_tree, set_extras
 from coregw.client.folders.listing import list_folder
-from coregw.client.folders.owners import Extras, set_extras
+from coregw.client.folders.paths import folder_level, folder_tree
 from coregw.client.folders.restore import Deletion, Restored, RestorePlan, plan_restore, restore_folder
 from coregw.errors import InvalidInput, TooLarge
 from coregw.filesystem import CoregwFileSystem
-from coregw.folders.attributes import FolderEntry
+from coregw.folders.tree import FolderEntry
 from gateways import Reply, lying_gateway, names
 
 Restore = Callable[..., Restored]
@@ -511,7 +510,7 @@ def test_root_restores_only_the_extended_attributes_of_users_and_those_that_are_
     ):
         asked.clear()
         with monkeypatch.context() as patched:
-            patched.setattr("coregw.client.folders.owners._is_root", lambda user=user: user == 0)
+            patched.setattr("coregw.client.folders.destination._is_root", lambda user=user: user == 0)
             restore(root, tmp_path / f"out{user}{len(expected)}{extras.xattrs}", extras=extras)
         assert sorted(asked) == expected
 

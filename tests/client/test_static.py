@@ -19,9 +19,9 @@ import static_counts
 from coregw import Cid, payload_cid
 from coregw._core import page_links
 from coregw.client import AsyncClient, Client, query
-from coregw.client.exchange.call import Answer, Call
-from coregw.client.static.explorer import EXPLORER_TYPES, explorer_files
 from coregw.client.static.folder import MARK
+from coregw.client.static.tree import EXPLORER_TYPES, explorer_files
+from coregw.client.transport.exchange import Answer, Call
 from coregw.errors import (
     CoregwError,
     InvalidInput,

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from coregw import Cid
-from coregw.cli import cli
+from coregw.cli.main import cli
 from coregw.client import Client, ClientSettings
 from coregw.client.static.bucket import StaticBucket
 from coregw.client.static.check import CheckedTree, check_static

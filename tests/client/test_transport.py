@@ -20,9 +20,7 @@ import pytest
 import coregw
 from client_calls import Call, both_clients
 from coregw.client import Client, ClientSettings, ConnectionOptions
-from coregw.client.transport.address import Address
-from coregw.client.transport.gateways import Gateways
-from coregw.client.transport.retries import Retries
+from coregw.client.transport.gateways import Address, Gateways, Retries
 from coregw.errors import InvalidInput, TooLarge, Unavailable
 from gateways import read_head, scripted_gateway
 

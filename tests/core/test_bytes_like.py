@@ -14,7 +14,7 @@ import pytest
 
 from coregw import _core
 from coregw._core import Cid, List, Map, PageCache, payload_cid
-from coregw.folders.survey import survey
+from coregw.folders.tree import survey
 
 STUB = Path(_core.__file__).with_name("_core.pyi")
 

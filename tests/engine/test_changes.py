@@ -12,7 +12,7 @@ import pytest
 import coregw
 from coregw.engine import Engine
 from coregw.engine.builds import BuildLimits
-from coregw.engine.scheduling.changes import Holder
+from coregw.engine.scheduling import Holder
 from coregw.errors import TooLarge, Unavailable
 from coregw.store.memory import MemoryStore
 

@@ -14,12 +14,11 @@ import pytest
 from coregw import Map, payload_cid
 from coregw._core import Cid
 from coregw.engine.publications import Publications, RecordTable
-from coregw.engine.publications.records import Record, encode_record, record_key, revision_key
+from coregw.engine.records import Record, encode_record, record_key, revision_key
 from coregw.errors import Conflict, InvalidInput, RecordNotFound, RootNotFound, StoreDamaged
-from coregw.messages.publication import UnsignedPublication
+from coregw.messages.query import UnsignedPublication
 from coregw.store import Store, Table
-from coregw.tlog.checkpoint import Checkpoint, parse_hash
-from coregw.tlog.proof import verify_publication
+from coregw.tlog.checkpoint import Checkpoint, parse_hash, verify_publication
 from stores import KINDS, opened
 
 pytestmark = pytest.mark.anyio

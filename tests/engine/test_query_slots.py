@@ -10,8 +10,7 @@ import pytest
 from coregw import payload_cid
 from coregw._core import Operation
 from coregw.engine import Engine
-from coregw.engine.scheduling.placement import MAX_KEPT_BYTES
-from coregw.engine.scheduling.queries import Query, QuerySlots
+from coregw.engine.scheduling import MAX_KEPT_BYTES, Query, QuerySlots
 from coregw.store.memory import MemoryStore
 
 pytestmark = pytest.mark.anyio

@@ -13,10 +13,10 @@ import pytest
 
 from coregw import payload_cid
 from coregw.engine import Engine
-from coregw.engine.scheduling.pool import WorkerPool
+from coregw.engine.scheduling import WorkerPool
 from coregw.store import Table
-from coregw.store.guides import Guide
 from coregw.store.memory import MemoryStore
+from coregw.store.protocol import Guide
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,7 @@ import pytest
 import coregw
 from coregw._core import Operation
 from coregw.engine import Engine
-from coregw.engine.scheduling.placement import MAX_KEPT_QUERIES, MAX_LOADING_QUERIES
-from coregw.engine.scheduling.pool import WorkerPool, level_of, slice_seconds
+from coregw.engine.scheduling import MAX_KEPT_QUERIES, MAX_LOADING_QUERIES, WorkerPool, level_of, slice_seconds
 from coregw.store.memory import MemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -158,7 +157,7 @@ async def test_proofs_of_many_keys_begin_in_a_worker_thread(monkeypatch: pytest.
             threads.append(threading.current_thread())
             return Operation.map_proof(*arguments, **options)
 
-    monkeypatch.setattr("coregw.engine.Operation", Recording)
+    monkeypatch.setattr("coregw.engine.engine.Operation", Recording)
     engine = Engine(MemoryStore())
     arcs = {f"users/{number:08}/profile": LEAF for number in range(1000)}
     root = json.loads(await engine.create_root(json.dumps({"arcs": arcs}).encode()))["root"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import coregw
 from coregw import InvalidInput
-from coregw.folders.attributes import Attributes, FolderEntry, attributes_root, join_folder
+from coregw.folders.tree import Attributes, FolderEntry, attributes_root, join_folder
 from folder_model import VECTORS, cbor, document, target, text
 from vector_cases import Case, load, params
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from coregw.folders.attributes import Attributes, FolderEntry
 from coregw.folders.compare import Chunk, changed_ranges, compare_folders
+from coregw.folders.tree import Attributes, FolderEntry
 
 
 def parts(chunks: list[Chunk], start: int, end: int) -> list[Chunk]:

@@ -22,7 +22,7 @@ import coregw
 from coregw import _core
 from coregw._core import hash_survey
 from coregw.errors import InvalidInput
-from coregw.folders.survey import survey
+from coregw.folders.tree import survey
 from descriptors import more_descriptors
 from named_files import write
 

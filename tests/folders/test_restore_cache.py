@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coregw.folders.caches import cache_file, cache_folder
-from coregw.folders.restore_cache import RestoreCache, encode_entries, state_of
+from coregw.folders.caches import RestoreCache, cache_file, cache_folder, encode_entries, state_of
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ import pytest
 import coregw
 from coregw._core import hash_survey
 from coregw.errors import InvalidInput
-from coregw.folders.survey import survey
+from coregw.folders.tree import survey
 from named_files import write
 
 

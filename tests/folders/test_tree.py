@@ -14,8 +14,7 @@ import pytest
 import coregw
 from coregw import _core
 from coregw.errors import InvalidInput, ProofError
-from coregw.folders.survey import survey
-from coregw.folders.tree import Level, Recorded, check_tree, hash_survey
+from coregw.folders.tree import Level, Recorded, check_tree, hash_survey, survey
 from folder_model import cbor, folder
 from slow_targets import slow_target
 
@@ -311,7 +310,7 @@ assert libc.syscall(437, 0, 0, 0, 0) == -1 and ctypes.get_errno() == 38
 SWAPPED = """
 import sys
 from pathlib import Path
-from coregw.folders.survey import survey
+from coregw.folders.tree import survey
 from coregw.folders.tree import Recorded, hash_survey
 
 top, swapped, target = map(Path, sys.argv[1:])

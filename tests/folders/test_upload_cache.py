@@ -13,10 +13,8 @@ import pytest
 
 import coregw
 from coregw import _core
-from coregw.folders.caches import cache_folder
-from coregw.folders.survey import survey
-from coregw.folders.tree import ALL, Recorded
-from coregw.folders.upload_cache import UploadCache
+from coregw.folders.caches import UploadCache, cache_folder
+from coregw.folders.tree import ALL, Recorded, survey
 
 CHUNK_BYTES = 256 << 10
 
@@ -40,7 +38,7 @@ def tree(tmp_path: Path) -> Path:
 
 def age(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the files of the test be old when they are read."""
-    monkeypatch.setattr("coregw.folders.upload_cache.RACY_NANOSECONDS", -(10**12))
+    monkeypatch.setattr("coregw.folders.caches.RACY_NANOSECONDS", -(10**12))
 
 
 def read(tree: Path, suite: str = "sha2-256", options: str = "", recorded: Recorded = ALL) -> _core.FolderUpload:

@@ -17,7 +17,7 @@ import pytest
 import coregw
 from car_files import block, cid, header
 from coregw.engine import BuildLimits, Engine
-from coregw.engine.scheduling.pool import WorkerPool
+from coregw.engine.scheduling import WorkerPool
 from coregw.errors import Conflict, InvalidInput, RootNotFound, StorageFull, StoreDamaged, Unavailable
 from coregw.store import Table
 from coregw.store.memory import MemoryStore

@@ -26,11 +26,10 @@ from coregw import Client, TrustStore, messages
 from coregw._core import Cid
 from coregw.client.signing import sign_published
 from coregw.errors import ProofError
-from coregw.messages.publication import PublicationProof
+from coregw.messages.query import PublicationProof
 from coregw.store.memory import MemoryStore
-from coregw.tlog.entry import publication_entry
+from coregw.tlog.checkpoint import Policy, publication_entry
 from coregw.tlog.note import Note, Signer, VerifierKey, load_private_key, new_private_key
-from coregw.tlog.policy import Policy
 
 ORIGIN = "example.org/docs/main"
 SOURCE = Path(__file__).parent / "witness"

@@ -23,7 +23,7 @@ from litestar.testing import TestClient
 import fuzzing
 from coregw.engine.publications import RecordTable
 from coregw.errors import InvalidInput, StorageFull, StoreDamaged, Unavailable
-from coregw.gateway.tokens import AccessToken
+from coregw.gateway.access import AccessToken
 from coregw.plants.app import TOKEN_VARIABLE, create_app, plant_key, put_plant
 from coregw.store import Store, Table
 from coregw.store.memory import MemoryStore

@@ -15,7 +15,7 @@ from coregw.store import CHUNK_BYTES, Store, Table
 from coregw.store.rocksdb import CACHE_BYTES, RocksStore
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family
-from coregw.store.rocksdb.mark.file import MARK
+from coregw.store.rocksdb.mark import MARK
 from store.payloads import multihash_of, read
 
 PRELUDE = """

@@ -12,7 +12,7 @@ from car_files import block, cid, header
 from coregw import Cid, Map, payload_cid
 from coregw._core import page_links
 from coregw.engine import Engine
-from coregw.engine.objects.checks import ObjectChecks
+from coregw.engine.objects import ObjectChecks
 from coregw.errors import InvalidInput, PayloadNotFound, Unavailable, UpstreamDamaged
 from coregw.store import CHUNK_BYTES, Stored, Table
 from coregw.store.memory import MemoryStore

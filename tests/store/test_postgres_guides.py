@@ -17,11 +17,11 @@ from coregw._core import Cid
 from coregw.engine import Engine
 from coregw.errors import StorageFull
 from coregw.store import Stored, Table
-from coregw.store.guides import Guide
 from coregw.store.memory import MemoryStore
 from coregw.store.postgres import open_store, schema
+from coregw.store.protocol import Guide
 from coregw.upkeep.copy import copy_store
-from coregw.upkeep.integrity.online import check_online, repair_online
+from coregw.upkeep.store_check import check_online, repair_online
 from network import proxy_of
 from servers import Postgres
 from store.postgres_support import new_schema, opened

@@ -7,7 +7,7 @@ import asyncio
 import asyncpg
 import pytest
 
-from coregw.store.postgres.connections.hosts import Host, Hosts, hosts_of
+from coregw.store.postgres.connections import Host, Hosts, hosts_of
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,7 @@ from coregw.errors import InvalidInput, PayloadNotFound, RootNotFound, StorageFu
 from coregw.store import CHUNK_BYTES, Stored, Table
 from coregw.store.addresses import BucketAddress, masked
 from coregw.store.postgres import PostgresStore, open_store
-from coregw.store.postgres.connections.errors import translated
+from coregw.store.postgres.connections import translated
 from network import Proxy, proxy_of
 from servers import Bucket, Postgres, postgres, unprivileged
 from store.payloads import multihash_of, random_bytes, read, upload

@@ -13,11 +13,8 @@ import pytest
 
 from coregw.errors import StoreDamaged
 from coregw.store.rocksdb import open_store
-from coregw.store.rocksdb.mark import require_durable
-from coregw.store.rocksdb.mark.claims import claims, encode_claim
-from coregw.store.rocksdb.mark.file import MARK, Durable, Extent, MarkFile, read_mark
-from coregw.store.rocksdb.raw.coding import log_checksum
-from coregw.store.rocksdb.raw.logs import read_log
+from coregw.store.rocksdb.mark import MARK, Durable, Extent, MarkFile, claims, encode_claim, read_mark, require_durable
+from coregw.store.rocksdb.wal import log_checksum, read_log
 from store.rocksdb_support import are_held, log_file, put_roots, run_until_dead
 
 pytestmark = pytest.mark.anyio

@@ -18,7 +18,7 @@ from coregw.store.collection import Identity
 from coregw.store.rocksdb import CACHE_BYTES, open_store, read_identity
 from coregw.store.rocksdb.database import Database, Write
 from coregw.store.rocksdb.layout import Family, PayloadRow, chunk_key
-from coregw.upkeep.integrity.repair import repair_store
+from coregw.upkeep.repair import repair_store
 from store.payloads import multihash_of, random_bytes, read, upload
 from store.rocksdb_support import (
     are_held,

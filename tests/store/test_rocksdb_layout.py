@@ -12,7 +12,7 @@ from rocksdict import Cache, Options, Rdict, WriteBatch
 from coregw.engine.publications import RecordTable
 from coregw.plants.app import put_plant
 from coregw.store import CHUNK_BYTES, Stored, Table
-from coregw.store.clock import Clock
+from coregw.store.ages import Clock
 from coregw.store.rocksdb import open_store
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.options import database_options, family_options

@@ -14,9 +14,8 @@ from coregw.errors import StoreDamaged
 from coregw.store.rocksdb import CACHE_BYTES, RocksStore, open_store
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family
-from coregw.store.rocksdb.mark import drop_torn_ends
-from coregw.store.rocksdb.mark.file import MARK, Durable, Extent, MarkFile, read_mark
-from coregw.store.rocksdb.mark.records import complete_end
+from coregw.store.rocksdb.mark import MARK, Durable, Extent, MarkFile, drop_torn_ends, read_mark
+from coregw.store.rocksdb.wal import complete_end
 from store.rocksdb_support import (
     are_held,
     forget_mark,

@@ -17,9 +17,9 @@ from coregw.errors import CoregwError, StorageFull, StoreDamaged, Unavailable
 from coregw.store import CHUNK_BYTES, Table
 from coregw.store.rocksdb import CACHE_BYTES, RocksStore
 from coregw.store.rocksdb.database import Database
-from coregw.store.rocksdb.database.gate import Gate
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.replica import Replica
+from coregw.store.rocksdb.rows import Gate
 from store.payloads import multihash_of, random_bytes, read, upload
 from store.rocksdb_support import (
     are_held,
@@ -338,7 +338,7 @@ async def put_until_accepted(store: RocksStore, key: bytes, value: bytes) -> Non
 
 
 def test_a_gate_that_cannot_be_closed_opens_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coregw.store.rocksdb.database.gate.DRAIN_SECONDS", 0.01)
+    monkeypatch.setattr("coregw.store.rocksdb.rows.DRAIN_SECONDS", 0.01)
     gate = Gate()
     inside, leave = threading.Event(), threading.Event()
 

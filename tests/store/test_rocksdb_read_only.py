@@ -8,7 +8,7 @@ import pytest
 
 from coregw.errors import StoreDamaged, Unavailable
 from coregw.store import Table
-from coregw.store.clock import Clock
+from coregw.store.ages import Clock
 from coregw.store.rocksdb import CACHE_BYTES, RocksStore, open_store
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import UNDATED_KEY, Family

@@ -128,7 +128,7 @@ class StallingRdict:
 
 @pytest.fixture
 async def stalling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RocksStore]:
-    monkeypatch.setattr("coregw.store.rocksdb.database.database.Rdict", StallingRdict)
+    monkeypatch.setattr("coregw.store.rocksdb.database.Rdict", StallingRdict)
     async with opened("rocksdb", tmp_path / "stalling") as store:
         assert isinstance(store, RocksStore)
         yield store
@@ -143,7 +143,7 @@ async def test_a_stalled_write_is_repeated_until_rocksdb_accepts_it(stalling: Ro
 
 
 async def test_a_write_that_stays_stalled_is_unavailable(stalling: RocksStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coregw.store.rocksdb.database.rows.STALL_SECONDS", 0.01)
+    monkeypatch.setattr("coregw.store.rocksdb.rows.STALL_SECONDS", 0.01)
     StallingRdict.stalls = 1 << 30
     with pytest.raises(Unavailable, match="does not keep up"):
         await put_roots(stalling, [b"root"])

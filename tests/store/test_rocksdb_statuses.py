@@ -14,7 +14,7 @@ from coregw.store import CHUNK_BYTES
 from coregw.store.rocksdb import CACHE_BYTES
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family
-from coregw.store.rocksdb.statuses import translated
+from coregw.store.rocksdb.options import translated
 from store.payloads import random_bytes
 
 

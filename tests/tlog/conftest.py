@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from coregw import TrustStore
+from coregw.tlog.checkpoint import Policy
 from coregw.tlog.note import Signer, load_private_key, new_private_key
-from coregw.tlog.policy import Policy
 from signed_names import ORIGIN
 
 

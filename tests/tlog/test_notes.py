@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coregw import InvalidInput, ProofError
-from coregw.tlog.checkpoint import Checkpoint, decode_hashes
+from coregw.tlog.checkpoint import Checkpoint, Policy, decode_hashes
 from coregw.tlog.note import Note, Signer, VerifierKey, load_private_key, new_private_key
-from coregw.tlog.policy import Policy
 from coregw.tlog.tree import EMPTY_ROOT, leaf_hash
 
 # The example of c2sp.org/signed-note.

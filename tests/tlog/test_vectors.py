@@ -11,13 +11,10 @@ import pytest
 import coregw
 from coregw import InvalidInput, ProofError, messages
 from coregw._core import Cid
-from coregw.messages.publication import PublicationProof
-from coregw.messages.record import PublishedRecord
-from coregw.tlog.checkpoint import Checkpoint
-from coregw.tlog.entry import freeze_entry, publication_entry
+from coregw.messages.management import PublishedRecord
+from coregw.messages.query import PublicationProof
+from coregw.tlog.checkpoint import Checkpoint, Policy, freeze_entry, publication_entry, verify_publication
 from coregw.tlog.note import COSIGNATURE, Note, VerifierKey
-from coregw.tlog.policy import Policy
-from coregw.tlog.proof import verify_publication
 from coregw.tlog.tree import leaf_hash
 from vector_cases import Case, load
 

@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from coregw import AsyncClient, Client, InvalidInput, Map, ProofError, TrustStore, Unauthorized
-from coregw.cli import cli
+from coregw.cli.main import cli
 from coregw.client.signing import sign_published
+from coregw.tlog.checkpoint import Policy
 from coregw.tlog.note import Note, Signer, load_private_key, new_private_key
-from coregw.tlog.policy import Policy
 from cosigning import witness
 from gateways import Lie, Reply, lying_gateway
 from signed_names import HASH, NAMED, ORIGIN, TOKEN, gateway, publish, refused, sign, verified

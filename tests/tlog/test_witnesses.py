@@ -12,8 +12,8 @@ import pytest
 
 from coregw import Client, ProofError, TrustStore
 from coregw.client.signing import sign_published
+from coregw.tlog.checkpoint import Policy
 from coregw.tlog.note import Note, Signature, Signer, load_private_key, new_private_key
-from coregw.tlog.policy import Policy
 from cosigning import COSIGNED_AT, witness
 from signed_names import NAMED, ORIGIN, TOKEN, gateway, policy_of, publish, refused, sign, verified
 

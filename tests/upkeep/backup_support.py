@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from coregw.messages.progress import Progress
+from coregw.messages.management import Progress
 from coregw.store.rocksdb import RocksStore
-from coregw.upkeep.backup import BackedUp, Restored, Track, Verified, back_up, restore, verify
+from coregw.upkeep.backup import BackedUp, Track, Verified, back_up, verify
+from coregw.upkeep.restore import Restored, restore
 
 
 def silent(_: Progress) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from coregw import payload_cid
 from coregw._core import Cid
 from coregw.engine import Engine
-from coregw.messages.maintenance import GarbageCollected
-from coregw.store.clock import Clock
+from coregw.messages.management import GarbageCollected
+from coregw.store.ages import Clock
 from coregw.store.collection import CollectableStore
 from coregw.store.rocksdb import open_store
 from coregw.upkeep.gc import collect_garbage

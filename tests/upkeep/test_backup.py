@@ -13,7 +13,8 @@ from coregw.errors import InvalidInput, NotFound, StoreDamaged
 from coregw.store import Table
 from coregw.store.collection import Identity
 from coregw.store.rocksdb import RocksStore, open_store
-from coregw.upkeep.backup import Repository, Track, back_up, restore
+from coregw.upkeep.backup import Repository, Track, back_up
+from coregw.upkeep.restore import restore
 from store.payloads import multihash_of, random_bytes, read, upload
 from store.rocksdb_support import are_held, flip_bit
 from stored_trees import put_tree

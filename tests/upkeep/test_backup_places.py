@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coregw.errors import CoregwError, InvalidInput, Unavailable
-from coregw.messages.progress import Progress
+from coregw.messages.management import Progress
 from coregw.store.rocksdb import RocksStore, open_store
 from coregw.upkeep.backup import Repository, back_up
 from store.payloads import random_bytes, upload

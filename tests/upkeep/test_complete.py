@@ -12,7 +12,7 @@ import coregw
 from coregw import Cid
 from coregw.engine import Engine
 from coregw.engine.completeness import forget_whole
-from coregw.engine.roots import COMPLETE, INCOMPLETE, WHOLE
+from coregw.engine.pages import COMPLETE, INCOMPLETE, WHOLE
 from coregw.errors import InvalidInput
 from coregw.store import Stored, Table
 from upkeep.support import Site, Time, site_on

@@ -15,14 +15,14 @@ import pytest
 from coregw import payload_cid
 from coregw._core import Cid
 from coregw.engine import Engine
-from coregw.engine.publications.records import decode_record, encode_record, record_key
+from coregw.engine.records import decode_record, encode_record, record_key
 from coregw.errors import Conflict, Unavailable
 from coregw.store import CHUNK_BYTES, Store, Stored, Table
 from coregw.store.collection import CollectableStore
 from coregw.store.memory import MemoryStore
 from coregw.store.rocksdb import open_store
 from coregw.upkeep.copy import Copied, copy_store
-from coregw.upkeep.integrity.online import check_online
+from coregw.upkeep.store_check import check_online
 from servers import Bucket, Postgres
 from store.payloads import multihash_of, random_bytes, read, upload
 from store.postgres_support import new_bucket, opened

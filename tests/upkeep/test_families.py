@@ -16,9 +16,9 @@ from coregw.plants.app import plant_key, put_plant
 from coregw.store import Table
 from coregw.store.rocksdb import open_store
 from coregw.store.rocksdb.layout import Family
-from coregw.store.rocksdb.raw.database import RawDatabase
-from coregw.upkeep.integrity.repair import repair_store
+from coregw.store.rocksdb.salvage import RawDatabase
 from coregw.upkeep.pins import Pins
+from coregw.upkeep.repair import repair_store
 from upkeep.damage_support import Truth, put, served
 
 # Keys of publications have the lengths of chunks (16), pages (32), ids of uploads (12) and roots (39) with these names.

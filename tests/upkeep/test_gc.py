@@ -11,8 +11,7 @@ import pytest
 
 import coregw
 from coregw.errors import InvalidInput, PayloadNotFound, RecordNotFound, RootNotFound, StoreDamaged, Unavailable
-from coregw.messages.maintenance import GarbageCollected, GarbageRoot
-from coregw.messages.progress import Progress
+from coregw.messages.management import GarbageCollected, GarbageRoot, Progress
 from coregw.store import Stored, Table
 from coregw.upkeep.gc import MARKS_FOLDER, collect_garbage
 from coregw.upkeep.pins import Pins

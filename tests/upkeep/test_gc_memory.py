@@ -10,7 +10,7 @@ import pytest
 import coregw
 from coregw._core import Cid
 from coregw.store.rocksdb import committer
-from coregw.upkeep import marking
+from coregw.upkeep import marks
 from upkeep.support import Time, site_on
 
 pytestmark = pytest.mark.anyio
@@ -41,7 +41,7 @@ async def _peak(path: Path, count: int) -> int:
 async def test_a_store_of_six_times_the_size_does_not_take_six_times_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(marking, "_AT_ONCE", 4)  # pages, of about a hundred payloads each
+    monkeypatch.setattr(marks, "_AT_ONCE", 4)  # pages, of about a hundred payloads each
     monkeypatch.setattr(committer, "_MAX_UNSYNCED_BYTES", 64 << 10)  # the rows removed since are remembered
     await _peak(tmp_path / "first", 1000)  # imports
     small, large = await _peak(tmp_path / "small", SMALL), await _peak(tmp_path / "large", LARGE)

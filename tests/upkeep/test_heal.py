@@ -20,12 +20,12 @@ from coregw import payload_cid
 from coregw._core import Cid
 from coregw.engine import Engine
 from coregw.errors import RecordNotFound
-from coregw.messages.record import PublishedRecord
+from coregw.messages.management import PublishedRecord
 from coregw.store.memory import MemoryStore
 from coregw.store.rocksdb import CACHE_BYTES, open_store
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family, payload_date
-from coregw.upkeep.integrity.heal import restore
+from coregw.upkeep.heal import restore
 from gateways import guarded_gateway
 from upkeep.damage_support import Truth, fill, served
 

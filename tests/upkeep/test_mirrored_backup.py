@@ -13,15 +13,16 @@ import pytest
 from coregw import payload_cid
 from coregw._core import Cid
 from coregw.engine import Engine
-from coregw.engine.roots import INCOMPLETE
+from coregw.engine.pages import INCOMPLETE
 from coregw.errors import InvalidInput, StoreDamaged, Unavailable
 from coregw.store import Stored, Table
 from coregw.store.collection import CollectableStore
 from coregw.store.memory import MemoryCollection, MemoryStore
 from coregw.store.rocksdb import open_store, read_identity
-from coregw.upkeep.backup import BackedUp, Repository, Restored, back_up, refill
+from coregw.upkeep.backup import BackedUp, Repository, back_up
 from coregw.upkeep.copy import copy_store
 from coregw.upkeep.gc import collect_garbage
+from coregw.upkeep.restore import Restored, refill
 from servers import Bucket, Postgres
 from store.payloads import multihash_of, random_bytes, upload
 from store.postgres_support import new_bucket, opened

@@ -16,16 +16,22 @@ import pytest
 from coregw import payload_cid
 from coregw._core import Cid
 from coregw.engine import Engine
-from coregw.engine.publications.log import checkpoint_key, node_key, rows_of_history
-from coregw.engine.publications.records import decode_record, encode_record, record_key, revision_key
-from coregw.engine.roots import INCOMPLETE
+from coregw.engine.pages import INCOMPLETE
+from coregw.engine.records import (
+    checkpoint_key,
+    decode_record,
+    encode_record,
+    node_key,
+    record_key,
+    revision_key,
+    rows_of_history,
+)
 from coregw.store import Table
 from coregw.store.rocksdb import RocksStore, open_store
 from coregw.tlog.tree import Node
-from coregw.upkeep.integrity.check import check_database
-from coregw.upkeep.integrity.files import readable
-from coregw.upkeep.integrity.online import check_online, repair_online
-from coregw.upkeep.integrity.repair import repair_store
+from coregw.upkeep.file_check import check_database
+from coregw.upkeep.repair import readable, repair_store
+from coregw.upkeep.store_check import check_online, repair_online
 from upkeep.damage_support import fill
 from upkeep.damaged_rows import damage_rows
 

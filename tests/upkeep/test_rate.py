@@ -12,12 +12,11 @@ import pytest
 
 import serving
 from coregw.client import Client
-from coregw.messages.progress import Progress
+from coregw.messages.management import Progress
 from coregw.store.rocksdb import open_store
-from coregw.upkeep.integrity import pace
-from coregw.upkeep.integrity.check import check_database
-from coregw.upkeep.integrity.online import check_online
-from coregw.upkeep.integrity.pace import Pace
+from coregw.upkeep import file_check
+from coregw.upkeep.file_check import Pace, check_database
+from coregw.upkeep.store_check import check_online
 from upkeep.damage_support import fill
 
 RATE = 1 << 20
@@ -28,8 +27,8 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
-        monkeypatch.setattr(pace.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(pace.time, "sleep", self._sleep)
+        monkeypatch.setattr(file_check.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(file_check.time, "sleep", self._sleep)
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds

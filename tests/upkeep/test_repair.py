@@ -19,7 +19,7 @@ import pytest
 import coregw
 import serving
 from coregw._core import Cid
-from coregw.upkeep.integrity.repair import repair_store
+from coregw.upkeep.repair import repair_store
 from store.rocksdb_support import killed_with_several_logs
 from upkeep.damage_support import HOWS, KINDS, Served, Truth, fill, harm, served
 

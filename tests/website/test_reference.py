@@ -14,9 +14,9 @@ import click
 import pytest
 
 import coregw
-from coregw.cli import cli
+from coregw.cli.main import cli
 from coregw.errors import ERROR_CODES
-from coregw.gateway.metrics.families import FAMILIES
+from coregw.gateway.metrics import FAMILIES
 from coregw.gateway.settings import Settings
 from website import build, http, pages, reference
 

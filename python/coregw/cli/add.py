@@ -1,4 +1,4 @@
-"""``coregw add``: add a folder or a file to a gateway, and print its root."""
+"""``coregw add`` and ``coregw hash``: the root of a folder or a file, with and without a gateway."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ from coregw.cli.gateways import GatewayChoice, async_client, gateway_option
 
 if TYPE_CHECKING:
     from coregw.client.folders.add import Added, AddProgress
-    from coregw.folders.survey import Survey
-    from coregw.folders.tree import Level, Recorded
-    from coregw.folders.upload_cache import UploadCache
+    from coregw.folders.caches import UploadCache
+    from coregw.folders.tree import Level, Recorded, Survey
 
-__all__ = ["command", "send"]
+__all__ = ["add_command", "hash_command", "send"]
 
 
 @click.command("add")
@@ -38,7 +37,7 @@ __all__ = ["command", "send"]
 @gateway_option
 @click.option("--cache/--no-cache", "use_cache", default=True, help="Whether to read only files that have changed.")
 @interruptible()
-def command(
+def add_command(
     path: Path,
     suite: str,
     as_json: bool,
@@ -88,8 +87,8 @@ def send(
     import anyio
 
     from coregw.client.folders.add import AddProgress
-    from coregw.folders.survey import survey
-    from coregw.folders.upload_cache import UploadCache
+    from coregw.folders.caches import UploadCache
+    from coregw.folders.tree import survey
 
     found = survey(path, exclude, gitignore)
     with progress(f"adding {counted(found.files, 'file')}") as (set_total, advance):
@@ -118,3 +117,40 @@ async def _add(
 
     async with async_client(gateway) as client:
         return await add_folder(client, found, suite, callbacks, cache, recorded)
+
+
+@click.command("hash", short_help="Print the root of a folder, without a gateway.")
+@click.argument("path", metavar="DIR|FILE", type=LOCAL_PATH)
+@survey_options
+@attribute_options
+@suite_option
+@json_option
+@interruptible()
+def hash_command(
+    path: Path,
+    suite: str,
+    attributes: Level,
+    owner: bool,
+    xattrs: bool,
+    exclude: tuple[str, ...],
+    gitignore: bool,
+    as_json: bool,
+) -> None:
+    """Print the root that `coregw add` gives a folder or a file, computed offline on all cores.
+
+    Nothing is sent or stored. Skipped files are reported, as by `coregw add`. Files that match patterns of --exclude or
+    of .coregwignore files are excluded without a report, and so is .git. `coregw verify ROOT DIR` compares a folder
+    with a root.
+    """
+    from coregw.folders.tree import Recorded, hash_survey, survey
+
+    recorded = Recorded(attributes, owner, xattrs)
+    found = survey(path, exclude, gitignore)
+    with progress(f"hashing {counted(found.files, 'file')}") as (set_total, advance):
+        set_total(found.bytes)
+        hashed = hash_survey(found, suite, recorded, advance)
+    report_skipped(path, hashed.skipped, hashed.files)
+    note(f"hashed {counted(hashed.files, 'file')}, {counted(hashed.bytes, 'byte')}")
+    show_result(
+        as_json, hashed.root, root=hashed.root, files=hashed.files, bytes=hashed.bytes, skipped=reasons(hashed.skipped)
+    )

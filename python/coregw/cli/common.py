@@ -15,7 +15,7 @@ from coregw.errors import InvalidInput
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from coregw.folders.survey import Skipped
+    from coregw.folders.tree import Skipped
 
 __all__ = [
     "as_added_option",
@@ -259,7 +259,7 @@ def progress(label: str) -> Iterator[tuple[Callable[[int | None], None], Callabl
         TextColumn,
     )
 
-    from coregw.cli.pace import AmountColumn, PaceColumn
+    from coregw.cli.progress import AmountColumn, PaceColumn
 
     console = Console(stderr=True)
     columns = (

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from click.exceptions import Exit
 
-from coregw.cli import EXIT_DIFFERENT
 from coregw.cli.common import (
     as_added_option,
     counted,
@@ -24,6 +23,7 @@ from coregw.cli.common import (
 from coregw.cli.entries import modified_exactly
 from coregw.cli.framework import click, note
 from coregw.cli.gateways import GatewayChoice, client, gateway_option
+from coregw.cli.main import EXIT_DIFFERENT
 from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from coregw.folders.compare import AttributeChange, FolderDifference
     from coregw.folders.tree import Level
 
-__all__ = ["command"]
+__all__ = ["diff_command"]
 
 
 @click.command("diff", short_help="List the differences between two roots, or a root and a folder.")
@@ -48,7 +48,7 @@ __all__ = ["command"]
 @survey_options
 @as_added_option
 @gateway_option
-def command(
+def diff_command(
     a: str,
     b: str,
     prefix: str,

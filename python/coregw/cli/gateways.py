@@ -37,7 +37,7 @@ class GatewayChoice:
         addresses: Their addresses, the preferred one first.
         headers: Lines ``Name: value``.
         options: Options of `coregw.client.ConnectionOptions` as text.
-        side: Whose variables apply: one of `coregw.client.connection.SIDES`, or nothing.
+        side: Whose variables apply: one of `coregw.client.settings.SIDES`, or nothing.
     """
 
     addresses: list[str]
@@ -64,7 +64,7 @@ def gateway_option(command: F) -> F:
 
     @wraps(command)
     def chosen(*args: object, gateway: Sequence[str], **others: object) -> object:
-        from coregw.client.transport.address import addresses_in
+        from coregw.client.transport.gateways import addresses_in
 
         given = gateway or [os.environ.get("COREGW_GATEWAY") or _DEFAULT_GATEWAY]
         addresses = [address for text in given for address in addresses_in(text)]
@@ -84,7 +84,7 @@ def side_option(side: str, parameter: str, metavar: str, about: str) -> Callable
     """Add the option ``--from URL``, and as ``--from-header`` etc. those of its connections, for the side ``from``.
 
     Args:
-        side: One of `coregw.client.connection.SIDES`.
+        side: One of `coregw.client.settings.SIDES`.
         parameter: As what the command gets a `GatewayChoice`.
         metavar: What the option takes.
         about: The option's help.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Bar = tuple[Callable[[int | None], None], Callable[[int], None]]
 
-__all__ = ["command"]
+__all__ = ["get_command"]
 
 
 @click.command("get", short_help="Write the verified tree of ROOT to a folder, or update one.")
@@ -54,7 +54,7 @@ __all__ = ["command"]
 @click.option("--cache/--no-cache", "use_cache", default=True, help="Whether to read only files that have changed.")
 @json_option
 @gateway_option
-def command(root: str, dest: Path, gateway: GatewayChoice, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - click's
+def get_command(root: str, dest: Path, gateway: GatewayChoice, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - click's
     """Write the tree of ROOT to the folder DEST.
 
     The listing and every byte are verified. If a path cannot be a file here ("." and "..", NUL, path separators, a file
@@ -135,7 +135,8 @@ async def _plan(gateway: GatewayChoice, root: str, dest: Path, options: dict[str
 
 
 async def _get(gateway: GatewayChoice, root: str, dest: Path, options: dict[str, Any], bar: Bar) -> Restored:
-    from coregw.client.folders.restore import Extras, restore_folder
+    from coregw.client.folders.destination import Extras
+    from coregw.client.folders.restore import restore_folder
 
     extras = Extras(options["owner"], options["xattrs"], options["xattr_names"])
     async with async_client(gateway) as client:
@@ -146,7 +147,7 @@ async def _get(gateway: GatewayChoice, root: str, dest: Path, options: dict[str,
 def _shared(dest: Path, options: dict[str, Any], bar: Bar) -> dict[str, Any]:
     """Return the arguments of a restore that its plan has as well."""
     from coregw.client.folders.restore import Deletion
-    from coregw.folders.restore_cache import RestoreCache
+    from coregw.folders.caches import RestoreCache
 
     set_total, advance = bar
     excluded = options["delete_excluded"]

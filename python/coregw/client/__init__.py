@@ -20,26 +20,22 @@ except ModuleNotFoundError as error:
     raise missing_extra(error, "coregw.client", "client") from error
 
 if TYPE_CHECKING:
-    from coregw.client.aio import AsyncClient
-    from coregw.client.cars.export import ExportedCar
-    from coregw.client.connection import ConnectionOptions
+    from coregw.client.aio import AsyncClient, AsyncFile
     from coregw.client.folders.add import Added
     from coregw.client.folders.compare import ComparedFolder
     from coregw.client.folders.restore import Links, Restored
-    from coregw.client.mirror.copy import Mirrored
-    from coregw.client.mirror.names import MirroredName
-    from coregw.client.opened.asynchronous import AsyncFile
-    from coregw.client.opened.blocking import File
-    from coregw.client.operations.car import ImportedCar
+    from coregw.client.mirror import Mirrored, MirroredName
+    from coregw.client.operations.car_export import ExportedCar
+    from coregw.client.operations.car_import import ImportedCar
     from coregw.client.operations.diff import Difference
     from coregw.client.operations.tree import Entry, Leaf
     from coregw.client.publications import AsyncPublications, Publications
     from coregw.client.query import Proven, Query
-    from coregw.client.settings import ClientSettings
-    from coregw.client.sync import Client
+    from coregw.client.settings import ClientSettings, ConnectionOptions
+    from coregw.client.sync import Client, File
     from coregw.folders.compare import FolderDifference
     from coregw.folders.tree import Level
-    from coregw.messages.record import PublishedRecord
+    from coregw.messages.management import PublishedRecord
 
 __all__ = [
     "Added",
@@ -71,26 +67,26 @@ __all__ = [
 _MODULES = {
     "Added": ".folders.add",
     "AsyncClient": ".aio",
-    "AsyncFile": ".opened.asynchronous",
+    "AsyncFile": ".aio",
     "AsyncPublications": ".publications",
     "Client": ".sync",
     "ClientSettings": ".settings",
     "ComparedFolder": ".folders.compare",
-    "ConnectionOptions": ".connection",
+    "ConnectionOptions": ".settings",
     "Difference": ".operations.diff",
     "Entry": ".operations.tree",
-    "ExportedCar": ".cars.export",
-    "File": ".opened.blocking",
+    "ExportedCar": ".operations.car_export",
+    "File": ".sync",
     "FolderDifference": "..folders.compare",
-    "ImportedCar": ".operations.car",
+    "ImportedCar": ".operations.car_import",
     "Leaf": ".operations.tree",
     "Level": "..folders.tree",
     "Links": ".folders.restore",
-    "Mirrored": ".mirror.copy",
-    "MirroredName": ".mirror.names",
+    "Mirrored": ".mirror",
+    "MirroredName": ".mirror",
     "Proven": ".query",
     "Publications": ".publications",
-    "PublishedRecord": "..messages.record",
+    "PublishedRecord": "..messages.management",
     "Query": ".query",
     "Restored": ".folders.restore",
 }

@@ -1,25 +1,29 @@
-"""The asyncio client: drives ``operations`` over libcurl. What is sent and verified is decided there."""
+"""`AsyncClient`, and what it opens: published names and files."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+import os
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, Self, TypeVar
 
 from coregw import _core, client
 from coregw.client import operations
-from coregw.client.driving.asynchronous import AsyncDriver
-from coregw.client.driving.threads import in_thread, to_end
+from coregw.client.aio_driver import AsyncDriver
+from coregw.client.file_ranges import Cached, Position, copied
 from coregw.client.files import as_bytes, pipe_content
-from coregw.client.query import CidLike, PathLike, Proven, Query, map_proof, resolve, scan
+from coregw.client.operations.steps import Steps
+from coregw.client.query import Proven, Query, map_proof, resolve, scan
+from coregw.client.settings import ClientSettings
+from coregw.concurrency import in_stoppable_thread, in_thread
 from coregw.messages import Delta, MutationReceipt
-from coregw.verify import Buffer
+from coregw.verify import Buffer, CidLike, PathLike
 
 if TYPE_CHECKING:
-    from coregw.client.mirror.side import Side
+    from coregw.client.mirror_side import Side
 
-__all__ = ["AsyncClient"]
+__all__ = ["AsyncClient", "AsyncFile", "AsyncFileClient"]
 
 T = TypeVar("T")
 
@@ -59,45 +63,45 @@ class AsyncClient(AsyncDriver):
     # Payloads and new roots
 
     async def put_payload(self, data: Buffer | Path, codec: str | int = "raw", hash: str = "sha2-256") -> str:
-        """Store a payload and return its CID; see `operations.payload.put_payload`."""
+        """Store a payload and return its CID; see `operations.payloads.put_payload`."""
         if isinstance(data, Path):
-            piped = await in_thread(pipe_content, data, self.settings.max_payload_bytes)
+            piped = await in_stoppable_thread(pipe_content, data, self.settings.max_payload_bytes)
             data = data if piped is None else piped
-        return await self._run(operations.payload.put_payload(self.settings, data, codec, hash))
+        return await self._run(operations.payloads.put_payload(self.settings, data, codec, hash))
 
     async def put_payloads(self, datas: Iterable[Buffer], codec: str | int = "raw") -> list[str]:
-        """Store payloads in batches and return their CIDs; see `operations.batch.put_payloads`."""
-        return await self._run(operations.batch.put_payloads(self.settings, datas, codec, self._parts))
+        """Store payloads in batches and return their CIDs; see `operations.car_import.put_payloads`."""
+        return await self._run(operations.car_import.put_payloads(self.settings, datas, codec, self._parts))
 
     async def has_payloads(self, cids: Iterable[CidLike]) -> list[bool]:
-        """Return whether the gateway says that it holds each payload; see `operations.batch.has_payloads`."""
-        return await self._run(operations.batch.has_payloads(self.settings, cids))
+        """Return whether the gateway says that it holds each payload; see `operations.car_import.has_payloads`."""
+        return await self._run(operations.car_import.has_payloads(self.settings, cids))
 
     async def held_payloads(self, cids: Buffer, count: int) -> bytes:
-        """Return which of these payloads are held as bits; see `operations.batch.held_payloads`."""
-        return await self._run(operations.batch.held_payloads(self.settings, cids, count))
+        """Return which of these payloads are held as bits; see `operations.car_import.held_payloads`."""
+        return await self._run(operations.car_import.held_payloads(self.settings, cids, count))
 
     async def create_root(self, arcs: Mapping[str, CidLike], suite: str = "sha2-256") -> str:
-        """Create a map and return its root; see `operations.root.create_root`."""
-        return await self._run(operations.root.create_root(self.settings, arcs, suite, self._parts))
+        """Create a map and return its root; see `operations.roots.create_root`."""
+        return await self._run(operations.roots.create_root(self.settings, arcs, suite, self._parts))
 
     async def is_complete(self, root: CidLike) -> bool:
-        """Return whether the gateway says that it holds everything below a root; see `operations.root.is_complete`."""
-        return await self._run(operations.root.is_complete(self.settings, self.root(root)))
+        """Return whether the gateway says that it holds everything below a root; see `operations.roots.is_complete`."""
+        return await self._run(operations.roots.is_complete(self.settings, self.root(root)))
 
     async def build(
         self, arcs: Mapping[str, CidLike] | Iterable[tuple[PathLike, CidLike]], suite: str = "sha2-256"
     ) -> str:
-        """Create a map of any number of arcs and return its root; see `operations.root.sort_arcs`, `build_sorted`."""
-        return await self.build_sorted(await asyncio.to_thread(operations.root.sort_arcs, arcs), suite)
+        """Create a map of any number of arcs and return its root; see `operations.roots.sort_arcs`, `build_sorted`."""
+        return await self.build_sorted(await asyncio.to_thread(operations.roots.sort_arcs, arcs), suite)
 
     async def build_sorted(self, sorter: _core.ArcSorter, suite: str = "sha2-256") -> str:
-        """Create the map of arcs that are sorted and return its root; see `operations.root.build_sorted`."""
-        return await self._run(operations.root.build_sorted(self.settings, sorter, suite, self._parts))
+        """Create the map of arcs that are sorted and return its root; see `operations.roots.build_sorted`."""
+        return await self._run(operations.roots.build_sorted(self.settings, sorter, suite, self._parts))
 
     async def build_lines(self, lines: Callable[[int], Iterable[bytes]], root: str, suite: str) -> None:
-        """Create the map of arcs that are lines, given its root; see `operations.root.build_lines`."""
-        await self._run(operations.root.build_lines(self.settings, lines, root, suite, parts=self._parts))
+        """Create the map of arcs that are lines, given its root; see `operations.roots.build_lines`."""
+        await self._run(operations.roots.build_lines(self.settings, lines, root, suite, parts=self._parts))
 
     async def create_list(
         self,
@@ -107,10 +111,10 @@ class AsyncClient(AsyncDriver):
         suite: str = "sha2-256",
         base: CidLike | None = None,
     ) -> str:
-        """Create a list and return its root; see `operations.root.create_list`."""
+        """Create a list and return its root; see `operations.roots.create_list`."""
         base = None if base is None else self.root(base)
         return await self._run(
-            operations.root.create_list(self.settings, elements, sizes, suite=suite, base=base, parts=self._parts)
+            operations.roots.create_list(self.settings, elements, sizes, suite=suite, base=base, parts=self._parts)
         )
 
     # Mutations
@@ -138,8 +142,8 @@ class AsyncClient(AsyncDriver):
         return await self._run(operations.lookup.value(self.settings, resolve(self.root(root), path)))
 
     async def resolve_many(self, root: CidLike, paths: Iterable[PathLike]) -> list[str | None]:
-        """Return the target of each path, None where nothing is found; see `operations.paths.resolve_many`."""
-        return await self._run(operations.paths.resolve_many(self.settings, self.root(root), paths))
+        """Return the target of each path, None where nothing is found; see `operations.lookup.resolve_many`."""
+        return await self._run(operations.lookup.resolve_many(self.settings, self.root(root), paths))
 
     async def read_key(self, root: CidLike, path: PathLike) -> str:
         """Return the target of exactly this key of a map. Raises `PathNotFound` for a proven absence."""
@@ -158,8 +162,8 @@ class AsyncClient(AsyncDriver):
         return await self._run(operations.lookup.value(self.settings, map_proof(self.root(root), path)))
 
     async def prove_keys(self, root: CidLike, paths: Iterable[PathLike]) -> list[str | None]:
-        """Return the target of each key of a map, None where it is proven absent; see `operations.paths.prove_keys`."""
-        return await self._run(operations.paths.prove_keys(self.settings, self.root(root), paths))
+        """Return the target of each key of a map, None where it is proven absent; see `lookup.prove_keys`."""
+        return await self._run(operations.lookup.prove_keys(self.settings, self.root(root), paths))
 
     async def scan(
         self, root: CidLike, prefix: PathLike = (), after: PathLike | None = None, limit: int | None = None
@@ -170,25 +174,23 @@ class AsyncClient(AsyncDriver):
     # Reading payloads and trees
 
     async def get_payload(self, cid: CidLike, max_bytes: int | None = None) -> bytes:
-        """Return the verified bytes of a payload; see `operations.payload.get_payload`."""
-        return await self._run(operations.payload.get_payload(self.settings, cid, max_bytes))
+        """Return the verified bytes of a payload; see `operations.payloads.get_payload`."""
+        return await self._run(operations.payloads.get_payload(self.settings, cid, max_bytes))
 
     async def get_payloads(self, request: _core.PayloadSink) -> None:
-        """Request payloads and give the answer to their sink; see `operations.payload.get_payloads`."""
-        await self._run(operations.payload.get_payloads(self.settings, request))
+        """Request payloads and give the answer to their sink; see `operations.payloads.get_payloads`."""
+        await self._run(operations.payloads.get_payloads(self.settings, request))
 
     async def download(self, cid: CidLike, file: BinaryIO, max_bytes: int | None = None) -> int:
-        """Stream a payload into an open file and return its size; see `operations.payload.download`."""
-        return await self._run(operations.payload.download(self.settings, cid, file, max_bytes))
+        """Stream a payload into an open file and return its size; see `operations.payloads.download`."""
+        return await self._run(operations.payloads.download(self.settings, cid, file, max_bytes))
 
     async def save_payload(self, cid: CidLike, path: Path, max_bytes: int | None = None) -> int:
-        """Stream a payload to a new file and return its size; see `operations.payload.save_payload`."""
-        return await self._run(operations.payload.save_payload(self.settings, cid, path, max_bytes))
+        """Stream a payload to a new file and return its size; see `operations.payloads.save_payload`."""
+        return await self._run(operations.payloads.save_payload(self.settings, cid, path, max_bytes))
 
     async def open(self, root: CidLike, path: PathLike = ()) -> client.AsyncFile:
         """Open the file at a path, or that is `root` itself, to read it; see `coregw.client.AsyncFile`."""
-        from coregw.client.opened.asynchronous import AsyncFile  # noqa: PLC0415 - few programs need it
-
         return AsyncFile(self, await self.resolve(root, path) if path else self.root(root))
 
     def contents(self, target: CidLike) -> AsyncGenerator[bytes, None]:
@@ -206,8 +208,8 @@ class AsyncClient(AsyncDriver):
         return await self._run(operations.tree.list_elements(self.settings, self.root(target), limit))
 
     def history_of_scope(self, scope: str, token: str) -> AsyncGenerator[client.PublishedRecord, None]:
-        """Yield every revision of all names of a scope; see `operations.record.history_of_scope`."""
-        return self._stream(operations.record.history_of_scope(self.settings, scope, token))
+        """Yield every revision of all names of a scope; see `operations.publications.history_of_scope`."""
+        return self._stream(operations.publications.history_of_scope(self.settings, scope, token))
 
     def entries(self, root: CidLike, prefix: PathLike = ()) -> AsyncGenerator[operations.tree.Leaf, None]:
         """Yield every entry of one map at and below `prefix`; see `operations.tree.entries`."""
@@ -233,7 +235,7 @@ class AsyncClient(AsyncDriver):
     ) -> AsyncGenerator[client.FolderDifference, None]:
         """Yield every difference between two folders, attributes included; see `operations.folder_diff`."""
         a, b = self.root(a), self.root(b)
-        return self._stream(operations.folder_diff.folder_differences(self.settings, a, b, prefix))
+        return self._stream(operations.diff.folder_differences(self.settings, a, b, prefix))
 
     async def locate(self, root: CidLike, path: PathLike) -> tuple[str, list[str]]:
         """Return the CID and prefix to list for a path; see `operations.tree.locate`."""
@@ -246,24 +248,29 @@ class AsyncClient(AsyncDriver):
     # CAR files
 
     async def export_car(
-        self, root: CidLike, path: Path, *, payloads: bool = False, progress: operations.car.Advance | None = None
+        self,
+        root: CidLike,
+        path: Path,
+        *,
+        payloads: bool = False,
+        progress: operations.car_import.Advance | None = None,
     ) -> client.ExportedCar:
         """Write a root's tree to a new CAR file, which appears only when verified; see `cars.export.NewCar`."""
-        from coregw.client.cars.export import NewCar  # noqa: PLC0415 - few programs need it
+        from coregw.client.operations.car_export import NewCar  # noqa: PLC0415 - few programs need it
 
         with NewCar(self.settings, self.root(root), path, payloads, progress) as new:
             await self._run(new.fetch())
-            return await to_end(new.finish)
+            return await in_thread(new.finish)
 
     async def put_car(self, data: Buffer, what: str = "send a CAR") -> None:
-        """Send a CAR that is in memory to the gateway, which imports all of it; see `operations.car.put_car`."""
-        await self._run_in_workers(operations.car.put_car(self.settings, as_bytes(data), what, self._parts))
+        """Send a CAR that is in memory to the gateway, which imports all of it; see `operations.car_import.put_car`."""
+        await self._run_in_workers(operations.car_import.put_car(self.settings, as_bytes(data), what, self._parts))
 
     async def import_car(
-        self, path: Path, *, name: str | None = None, progress: operations.car.Advance | None = None
-    ) -> operations.car.ImportedCar:
-        """Send a CAR file to the gateway, which imports all of it or nothing; see `operations.car.import_car`."""
-        steps = operations.car.import_car(self.settings, path, name, progress, self._parts)
+        self, path: Path, *, name: str | None = None, progress: operations.car_import.Advance | None = None
+    ) -> operations.car_import.ImportedCar:
+        """Send a CAR file to the gateway, which imports all of it or nothing; see `car_import.import_car`."""
+        steps = operations.car_import.import_car(self.settings, path, name, progress, self._parts)
         return await self._run_in_workers(steps)
 
     # Folders
@@ -303,12 +310,11 @@ class AsyncClient(AsyncDriver):
             StorageFull: The gateway can't store more.
         """
         from coregw.client.folders.add import AddProgress, add_folder  # noqa: PLC0415 - few programs need it
-        from coregw.folders.survey import survey  # noqa: PLC0415 - the same
-        from coregw.folders.tree import Recorded  # noqa: PLC0415 - the same
-        from coregw.folders.upload_cache import UploadCache  # noqa: PLC0415 - the same
+        from coregw.folders.caches import UploadCache  # noqa: PLC0415 - the same
+        from coregw.folders.tree import Recorded, survey  # noqa: PLC0415 - the same
 
         recorded = Recorded(attributes, owner, xattrs)
-        found = await in_thread(survey, path, exclude, gitignore, "add", None)
+        found = await in_stoppable_thread(survey, path, exclude, gitignore, "add", None)
         cache = UploadCache.of(path, f"{suite} fastcdc 64 KiB") if use_cache else None
         return await add_folder(self, found, suite, AddProgress(hashed=progress), cache, recorded)
 
@@ -360,8 +366,9 @@ class AsyncClient(AsyncDriver):
             TooLarge: The tree has more bytes than are free on the disk, or more entries than the client's settings
                 allow.
         """
-        from coregw.client.folders.restore import Deletion, Extras, restore_folder  # noqa: PLC0415 - few programs need it
-        from coregw.folders.restore_cache import RestoreCache  # noqa: PLC0415 - the same
+        from coregw.client.folders.destination import Extras  # noqa: PLC0415 - few programs need it
+        from coregw.client.folders.restore import Deletion, restore_folder  # noqa: PLC0415 - the same
+        from coregw.folders.caches import RestoreCache  # noqa: PLC0415 - the same
 
         return await restore_folder(
             self,
@@ -409,8 +416,8 @@ class AsyncClient(AsyncDriver):
         line: str = "",
         progress: Callable[[int], None] = lambda count: None,
     ) -> client.Mirrored:
-        """Copy a root and everything below it to another gateway, by what differs; see `coregw.client.mirror.copy`."""
-        from coregw.client.mirror.copy import mirror  # noqa: PLC0415 - few programs need it
+        """Copy a root and everything below it to another gateway, by what differs; see `coregw.client.mirror`."""
+        from coregw.client.mirror import mirror  # noqa: PLC0415 - few programs need it
 
         sides = self._side(), destination._side()
         root, bases = self.root(root), [self.root(base) for base in bases]
@@ -427,8 +434,8 @@ class AsyncClient(AsyncDriver):
         payloads: bool = True,
         progress: Callable[[int], None] = lambda count: None,
     ) -> client.MirroredName:
-        """Copy what is published under a name, and publish it there, too; see `coregw.client.mirror.names`."""
-        from coregw.client.mirror.names import mirror_published  # noqa: PLC0415 - few programs need it
+        """Copy what is published under a name, and publish it there, too; see `coregw.client.mirror`."""
+        from coregw.client.mirror import mirror_published  # noqa: PLC0415 - few programs need it
 
         sides, tokens = (self._side(), destination._side()), (token, destination_token)
         return await mirror_published(
@@ -436,7 +443,109 @@ class AsyncClient(AsyncDriver):
         )
 
     def _side(self) -> Side:
-        from coregw.client.mirror.side import Side  # noqa: PLC0415 - few programs need it
+        from coregw.client.mirror_side import Side  # noqa: PLC0415 - few programs need it
 
         address = self._transport.gateways.current.address
         return Side(address, self._run, self._stream, self.settings, self._connection, self._run_in_workers)
+
+
+class AsyncFileClient(Protocol):
+    """What an open file needs of `coregw.client.AsyncClient`."""
+
+    settings: ClientSettings
+
+    @property
+    def cache(self) -> Cached:
+        """What the open files of the client keep."""
+
+    def run(self, steps: Steps[T]) -> Coroutine[Any, Any, T]:
+        """Drive an operation to its end, and return its value."""
+
+
+class AsyncFile:
+    """A file that is read from a gateway by the tasks of one event loop; otherwise as `coregw.client.File`.
+
+    Every method is a coroutine, as those of ``anyio.AsyncFile``. An asynchronous context manager, and an asynchronous
+    iterator of lines. Closing a file does not close its client.
+
+    Args:
+        client: The client.
+        target: The CID of a payload, or of a list of payloads whose measures are their sizes.
+        recorded: The size that a record says the file has, if there is one. What is read has to agree.
+
+    Attributes:
+        cid: The file's CID.
+        closed: Whether the file is closed.
+
+    Raises:
+        InvalidInput: The target is a map (code ``kind_mismatch``).
+    """
+
+    def __init__(self, client: AsyncFileClient, target: CidLike, recorded: int | None = None) -> None:
+        self._client = client
+        self._position = Position(client.settings, client.cache, target, recorded)
+        self._lock = asyncio.Lock()
+        self.cid = self._position.reading.target.text
+        self.closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if line := await self.readline():
+            return line
+        raise StopAsyncIteration
+
+    async def size(self) -> int:
+        """Return the size in bytes. The first use may send a request."""
+        return await self._run(self._position.reading.size())
+
+    async def read(self, size: int | None = -1) -> bytes:
+        """Return the next bytes, fewer than `size` only at the end; all that follow for -1 or None.
+
+        Raises:
+            InvalidInput, PayloadNotFound, ProofError, Unavailable, ValueError: As `coregw.client.File.read`.
+        """
+        return await self._run(self._position.read(size))
+
+    async def readinto(self, buffer: Buffer) -> int:
+        """Read into a buffer, and return how many bytes; fewer than it has only at the end. See `read`."""
+        return copied(await self.read(memoryview(buffer).nbytes), buffer)
+
+    async def readline(self, limit: int = -1) -> bytes:
+        """Return the next line with its end, or at most `limit` bytes of it; empty at the end of the file."""
+        return await self._run(self._position.line(limit))
+
+    async def read_at(self, offset: int, size: int) -> bytes:
+        """Return at most `size` bytes from `offset` on, without the position. Several tasks can do so at once."""
+        self._check_open()
+        return await self._client.run(self._position.read_at(offset, size))
+
+    async def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move, and return the position. Raises `ValueError` if it would be negative."""
+        return await self._run(self._position.seek(offset, whence))
+
+    async def tell(self) -> int:
+        """Return the position in bytes from the start."""
+        self._check_open()
+        return self._position.offset
+
+    async def aclose(self) -> None:
+        """Close the file, not its client. Idempotent."""
+        self.closed = True
+        self._position.forget()
+
+    async def _run(self, steps: Steps[T]) -> T:
+        async with self._lock:
+            self._check_open()
+            return await self._client.run(steps)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ValueError("I/O operation on a closed file")

@@ -1,4 +1,4 @@
-"""Files as sources and destinations of payloads: hashed while streamed, bounded, and never left half written.
+"""Files as sources and destinations of payloads, and bodies that are spooled to disk.
 
 Files are read and written in chunks, so a payload of 64 MiB needs less than 1 MiB of memory.
 """
@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import IO, BinaryIO, Final, Self
 
 from coregw import _core
-from coregw.client.driving.threads import Check
+from coregw.concurrency import Check
 from coregw.errors import Conflict, InvalidInput, TooLarge
 from coregw.hashing import new_hash
 from coregw.verify import Buffer
@@ -27,6 +27,7 @@ __all__ = [
     "Download",
     "FileState",
     "NewFile",
+    "SpooledBody",
     "Upload",
     "as_bytes",
     "create_file",
@@ -41,6 +42,7 @@ _PAUSE_MILLISECONDS = 100
 
 # Where the platform has the flags: do not follow a symbolic link.
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -280,3 +282,45 @@ class NewFile:
 
 def _exists(path: Path) -> InvalidInput:
     return InvalidInput(f"{path}: exists already", code="invalid_path")
+
+
+_CHUNK_BYTES: Final = 1 << 20
+
+
+class SpooledBody:
+    """A body that is written once, and read as often as needed (`exchange.Body`). A context manager.
+
+    Args:
+        max_memory: A body of more bytes is in a file, which has no name.
+    """
+
+    def __init__(self, max_memory: int) -> None:
+        from tempfile import SpooledTemporaryFile
+
+        # Closed with this object.
+        self._file: IO[bytes] = SpooledTemporaryFile(max_size=max_memory, prefix="coregw-")  # noqa: SIM115
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, chunk: bytes) -> None:
+        """Append bytes. Raises `OSError`."""
+        self._file.write(chunk)
+
+    def chunks(self) -> Generator[bytes, None, None]:
+        """Yield all of it, for one attempt of a request."""
+        yield from self.span(0, self.length)
+
+    @property
+    def length(self) -> int:
+        """Number of bytes."""
+        return self._file.seek(0, 2)
+
+    def span(self, start: int, end: int) -> Generator[bytes, None, None]:
+        """Yield the bytes from `start` to `end`."""
+        for at in range(start, end, _CHUNK_BYTES):
+            self._file.seek(at)
+            yield self._file.read(min(_CHUNK_BYTES, end - at))

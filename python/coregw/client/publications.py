@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Final, Protocol, TypeVar
 
-from coregw.client.driving.threads import to_end
-from coregw.client.operations import publication, record
-from coregw.client.operations.publication import VerifiedPublication
+from coregw.client.operations import publications
+from coregw.client.operations.publications import VerifiedPublication
 from coregw.client.operations.steps import Steps
-from coregw.client.query import CidLike
 from coregw.client.settings import ClientSettings
+from coregw.concurrency import in_thread
 from coregw.errors import Unavailable
-from coregw.messages.record import PublishedRecord
-from coregw.tlog.policy import Policy
+from coregw.messages.management import PublishedRecord
+from coregw.tlog.checkpoint import Policy
 from coregw.trust.store import TrustStore
+from coregw.verify import CidLike
 
 __all__ = ["AsyncPublications", "Observed", "Publications"]
 
@@ -97,16 +97,16 @@ class Publications(_Common):
         self._run = run
 
     def get(self, scope: str, name: str, *, token: str | None = None, force: bool = False) -> PublishedRecord:
-        """Return the newest revision of a name; see `operations.publication.published`.
+        """Return the newest revision of a name; see `operations.publications.published`.
 
         With `force`, a rollback or fork is returned, too, and is what the trust store knows from then on.
         """
-        return self._observed(self._run(publication.published(self._settings, scope, name, token)), force)
+        return self._observed(self._run(publications.published(self._settings, scope, name, token)), force)
 
     def verified(
         self, scope: str, name: str, policy: Policy, *, revision: int | None = None, force: bool = False
     ) -> VerifiedPublication:
-        """Return the newest revision of a name, verified by its signed log; see `operations.publication.verified`.
+        """Return the newest revision of a name, verified by its signed log; see `operations.publications.verified`.
 
         With a trust store, the checkpoint must continue the one that was verified last, and is remembered; `force`
         replaces that by whatever meets the policy.
@@ -117,18 +117,20 @@ class Publications(_Common):
         origin = policy.origin
         for _ in range(_ATTEMPTS):
             held, before = self._head(origin, force)
-            found = self._run(publication.verified(self._settings, scope, name, policy, before, revision))
+            found = self._run(publications.verified(self._settings, scope, name, policy, before, revision))
             if self._kept(origin, held, found.note):
                 return found
         raise _too_busy(scope, name)
 
     def publish(self, scope: str, name: str, root: CidLike, *, token: str | None = None) -> PublishedRecord:
-        """Publish a root as the next revision of a name; see `operations.record.publish_next`."""
-        return self._observed(self._run(record.publish_next(self._settings, scope, name, self._root(root), token)))
+        """Publish a root as the next revision of a name; see `operations.publications.publish_next`."""
+        return self._observed(
+            self._run(publications.publish_next(self._settings, scope, name, self._root(root), token))
+        )
 
     def freeze(self, scope: str, name: str, *, token: str | None = None) -> PublishedRecord:
-        """Freeze a name for good; see `operations.record.freeze`."""
-        return self._observed(self._run(record.freeze(self._settings, scope, name, token)))
+        """Freeze a name for good; see `operations.publications.freeze`."""
+        return self._observed(self._run(publications.freeze(self._settings, scope, name, token)))
 
 
 class AsyncPublications(_Common):
@@ -148,7 +150,7 @@ class AsyncPublications(_Common):
 
     async def get(self, scope: str, name: str, *, token: str | None = None, force: bool = False) -> PublishedRecord:
         """As `Publications.get`."""
-        return await self._noted(publication.published(self._settings, scope, name, token), force)
+        return await self._noted(publications.published(self._settings, scope, name, token), force)
 
     async def verified(
         self, scope: str, name: str, policy: Policy, *, revision: int | None = None, force: bool = False
@@ -156,22 +158,22 @@ class AsyncPublications(_Common):
         """As `Publications.verified`."""
         origin = policy.origin
         for _ in range(_ATTEMPTS):
-            held, before = await to_end(self._head, origin, force)
-            found = await self._run(publication.verified(self._settings, scope, name, policy, before, revision))
-            if await to_end(self._kept, origin, held, found.note):
+            held, before = await in_thread(self._head, origin, force)
+            found = await self._run(publications.verified(self._settings, scope, name, policy, before, revision))
+            if await in_thread(self._kept, origin, held, found.note):
                 return found
         raise _too_busy(scope, name)
 
     async def publish(self, scope: str, name: str, root: CidLike, *, token: str | None = None) -> PublishedRecord:
         """As `Publications.publish`."""
-        return await self._noted(record.publish_next(self._settings, scope, name, self._root(root), token))
+        return await self._noted(publications.publish_next(self._settings, scope, name, self._root(root), token))
 
     async def freeze(self, scope: str, name: str, *, token: str | None = None) -> PublishedRecord:
         """As `Publications.freeze`."""
-        return await self._noted(record.freeze(self._settings, scope, name, token))
+        return await self._noted(publications.freeze(self._settings, scope, name, token))
 
     async def _noted(self, steps: Steps[PublishedRecord], force: bool = False) -> PublishedRecord:
-        return await to_end(self._observed, await self._run(steps), force)
+        return await in_thread(self._observed, await self._run(steps), force)
 
 
 def _too_busy(scope: str, name: str) -> Unavailable:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coregw.client.connection import ConnectionOptions
-from coregw.client.operations import publication
-from coregw.client.operations.publication import VerifiedPublication
-from coregw.client.settings import ClientSettings
+from coregw.client.operations import publications
+from coregw.client.operations.publications import VerifiedPublication
+from coregw.client.settings import ClientSettings, ConnectionOptions
 from coregw.client.sync import Client
 from coregw.errors import Conflict, CoregwError, InvalidInput, ProofError
-from coregw.tlog.checkpoint import Checkpoint, parse_size
+from coregw.tlog.checkpoint import Checkpoint, Policy, Witness, parse_size
 from coregw.tlog.note import Note, Signature, Signer
-from coregw.tlog.policy import Policy, Witness
 from coregw.trust.store import TrustStore
 
 __all__ = ["sign_published"]
@@ -58,7 +56,7 @@ def sign_published(
     held = trust.head(origin)
     before = held or _own_checkpoint(client, scope, name, signer)
     known = None if before is None else Checkpoint.parse(Note.parse(before).text)
-    head, proof = client.run(publication.head_of_log(client.settings, scope, name, origin, known, token))
+    head, proof = client.run(publications.head_of_log(client.settings, scope, name, origin, known, token))
     note = Note(head.text(), (signer.sign(head.text()),))
     if before is not None and Note.parse(before).text == note.text:
         keys = [signer.key, *(each.key for each in (policy.witnesses if policy is not None else {}).values())]
@@ -75,7 +73,7 @@ def sign_published(
     if policy is not None:
         policy.verify(note)
     trust.advance(origin, held, note.encode())
-    client.run(publication.put_checkpoint(client.settings, scope, name, note, token))
+    client.run(publications.put_checkpoint(client.settings, scope, name, note, token))
     return VerifiedPublication(proof.record, head, note.encode())
 
 
@@ -83,7 +81,7 @@ def _own_checkpoint(client: Client, scope: str, name: str, signer: Signer) -> st
     """Return what this key has signed before, as the gateway has it: for a machine that signs for the first time."""
     own = Policy((signer.key,), {}, {}, "none")
     try:
-        return client.run(publication.verified(client.settings, scope, name, own, None)).note
+        return client.run(publications.verified(client.settings, scope, name, own, None)).note
     except ProofError as error:
         if error.check not in {"signature", "unsigned"}:
             raise
@@ -122,5 +120,5 @@ def _ask(
     client: Client, asked: Client, named: tuple[str, str], note: Note, sizes: tuple[int, int], token: str | None
 ) -> tuple[Signature, ...]:
     """Send the checkpoint to a witness, with the proof that it continues the size that it knows."""
-    proof = client.run(publication.consistency(client.settings, *named, *sizes, token))
-    return asked.run(publication.add_checkpoint(asked.settings, note, sizes[0], proof))
+    proof = client.run(publications.consistency(client.settings, *named, *sizes, token))
+    return asked.run(publications.add_checkpoint(asked.settings, note, sizes[0], proof))

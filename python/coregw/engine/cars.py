@@ -1,27 +1,376 @@
-"""Roots as CARv1 files: export from the store, and import into it.
+"""CARs in and out: frames of payloads, and the spool of what arrives.
 
 An export gets tree nodes from an operation, and puts the payloads between them. An import spools the bytes while the
 hash of each block is checked; only when its trees are checked as well is anything stored: payloads, pages, and the root
 records last. The format is the extension's.
+
+A spool is an unnamed file, whose frames are checked as they arrive.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
+import os
+import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Final, NamedTuple
+from types import TracebackType
+from typing import Final, NamedTuple, Self, cast
 
-from coregw._core import Need, Operation, PageCache, payload_car_header, read_get_batch
+from coregw._core import (
+    CarReader,
+    Cid,
+    Need,
+    Operation,
+    PageCache,
+    block_cid,
+    block_head,
+    block_heads,
+    payload_car_header,
+    read_get_batch,
+)
 from coregw.engine.driver import Driver
-from coregw.engine.frames import HeldPayload, find_payloads, payload_blocks
-from coregw.engine.scheduling.placement import MAX_LOOP_BLOCKS
-from coregw.engine.spool import ReceivedCar, ReceivedPayload, Spool, WholeCar, joined
-from coregw.errors import InvalidInput
+from coregw.engine.scheduling import MAX_LOOP_BLOCKS
+from coregw.errors import InvalidInput, PayloadNotFound, StorageFull, StoreDamaged, TooLarge, Unavailable
 from coregw.store import CHUNK_BYTES, Store, Stored
 
-__all__ = ["CarLimits", "Cars"]
+__all__ = [
+    "CarLimits",
+    "Cars",
+    "HeldPayload",
+    "ReceivedCar",
+    "ReceivedPayload",
+    "Spool",
+    "WholeCar",
+    "find_payloads",
+    "joined",
+    "payload_blocks",
+]
+
+_log = logging.getLogger(__name__)
+
+_BATCH_BYTES: Final = 1 << 20
+"""Payloads are read and sent together up to this many bytes."""
+
+IDENTITY_CODE: Final = 0x00
+"""The first byte of a multihash that is the payload itself."""
+
+
+class HeldPayload(NamedTuple):
+    """A payload, its binary multihash, and its size in bytes."""
+
+    cid: Cid
+    multihash: bytes
+    size: int
+
+    def is_stored(self) -> bool:
+        """Whether the store has it; the CID itself contains it otherwise."""
+        return self.multihash[0] != IDENTITY_CODE
+
+
+async def find_payloads(store: Store, cids: Sequence[Cid]) -> list[HeldPayload]:
+    """Return which of these payloads are held, in the same order. One batch of lookups."""
+    multihashes = [cid.multihash for cid in cids]
+    stored = [each for each in multihashes if each[0] != IDENTITY_CODE]
+    sizes = await store.stat_payloads(stored)
+    if len(stored) < len(cids):
+        found = iter(sizes)
+        named = zip(cids, multihashes, strict=True)
+        sizes = [next(found) if each[0] != IDENTITY_CODE else len(cid.digest) for cid, each in named]
+    held = zip(cids, multihashes, sizes, strict=True)
+    return [HeldPayload(cid, multihash, size) for cid, multihash, size in held if size is not None]
+
+
+async def payload_blocks(
+    store: Store, payloads: Sequence[HeldPayload], *, skip_damaged: bool
+) -> AsyncGenerator[bytes, None]:
+    """Yield the blocks of payloads in order, without those that were removed meanwhile.
+
+    A chunk has at most 1 MiB and the heads of its blocks: a part of a payload of more than 1 MiB, or the blocks of
+    several others. The store is read only as fast as the chunks are consumed.
+
+    Args:
+        store: The store.
+        payloads: What `find_payloads` has found.
+        skip_damaged: Whether a payload is left out, and reported in the log, if it is found to be damaged before its
+            first byte is yielded.
+
+    Raises:
+        StoreDamaged: A part of a payload is missing or has the wrong size.
+        PayloadNotFound: A payload of more than 1 MiB was removed after its first byte was yielded.
+    """
+    batch: list[HeldPayload] = []
+    total = 0
+    for payload in payloads:
+        if batch and total + payload.size > _BATCH_BYTES:
+            yield await _small_blocks(store, batch, skip_damaged=skip_damaged)
+            batch, total = [], 0
+        if payload.size <= CHUNK_BYTES:
+            batch.append(payload)
+            total += payload.size
+        else:
+            async for chunk in _large_block(store, payload, skip_damaged=skip_damaged):
+                yield chunk
+    if batch:
+        yield await _small_blocks(store, batch, skip_damaged=skip_damaged)
+
+
+async def _small_blocks(store: Store, payloads: Sequence[HeldPayload], *, skip_damaged: bool) -> bytes:
+    stored = [multihash for _, multihash, _ in payloads if multihash[0] != IDENTITY_CODE]
+    try:
+        read = await store.get_payloads(stored)
+    except InvalidInput as error:  # one of them is longer than its size said
+        raise StoreDamaged(error.message) from error
+    except StoreDamaged:
+        if not skip_damaged:
+            raise
+        read = [await _get_undamaged(store, multihash) for multihash in stored]
+    cids = [cid for cid, _, _ in payloads]
+    if len(stored) < len(payloads):
+        found = iter(read)
+        read = [next(found) if payload.is_stored() else payload.cid.digest for payload in payloads]
+    if None in read:
+        cids = [cid for cid, data in zip(cids, read, strict=True) if data is not None]
+    held = [data for data in read if data is not None]
+    parts = [b""] * (2 * len(held))
+    parts[::2] = block_heads(cids, held)
+    parts[1::2] = held
+    return b"".join(parts)
+
+
+async def _get_undamaged(store: Store, multihash: bytes) -> bytes | None:
+    try:
+        (payload,) = await store.get_payloads([multihash])
+    except StoreDamaged as error:
+        _log.error("left out of a response: %s", error.message)
+        return None
+    return payload
+
+
+async def _large_block(store: Store, payload: HeldPayload, *, skip_damaged: bool) -> AsyncIterator[bytes]:
+    chunks = cast("AsyncGenerator[bytes, None]", store.read_payload(payload.multihash))
+    async with aclosing(chunks):
+        try:
+            first = await anext(chunks)
+        except PayloadNotFound:
+            return
+        except StoreDamaged as error:
+            if not skip_damaged:
+                raise
+            _log.error("left out of a response: %s", error.message)
+            return
+        left = _left(payload, payload.size, first)
+        yield block_head(payload.cid, payload.size) + first
+        async for chunk in chunks:
+            left = _left(payload, left, chunk)
+            yield chunk
+        if left:
+            raise _other_size(payload)
+
+
+def _left(payload: HeldPayload, left: int, chunk: bytes) -> int:
+    """Return how many bytes follow a chunk, if the payload has the size that its head says."""
+    if len(chunk) > left:
+        raise _other_size(payload)
+    return left - len(chunk)
+
+
+def _other_size(payload: HeldPayload) -> StoreDamaged:
+    """Return the exception for a size that another store has made up (`coregw.store.origin`)."""
+    return StoreDamaged(f"the payload {payload.cid.text} does not have the {payload.size:,} bytes that it should have")
+
+
+MAX_CID_BYTES: Final = 160
+"""No binary CID is longer: an identity CID holds a payload of at most 128 bytes."""
+
+
+SPOOL_WRITE_BYTES: Final = 1 << 20
+"""Bytes of a body that are taken in one visit of a worker thread, about."""
+
+CHECK_BYTES: Final = 1 << 20
+"""Bytes that `Spool.check_more` reads and checks."""
+
+MAX_FIRST_BLOCKS: Final = 16_384
+"""Blocks that are checked as they arrive. They take 1 MiB of memory."""
+
+SLICE_BYTES: Final = 64 << 10
+"""Bytes that are checked at once as they arrive; they may have 13,000 blocks."""
+
+
+MAX_WHOLE_BLOCKS: Final = 65_536
+"""Blocks of a CAR that is imported from memory. They take 4 MiB of memory."""
+
+
+async def joined(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """Join the chunks of a body to parts of at least `SPOOL_WRITE_BYTES`, and a last one, which may be empty.
+
+    Close it after use: it holds what it reads.
+    """
+    received: list[bytes] = []
+    size = 0
+    async for chunk in chunks:
+        received.append(chunk)
+        size += len(chunk)
+        if size >= SPOOL_WRITE_BYTES:
+            part = b"".join(received)
+            received, size = [], 0
+            yield part
+            del part  # not held while the next one arrives
+    yield b"".join(received)
+
+
+class ReceivedPayload(NamedTuple):
+    """A payload of a CAR: its multihash, and where its bytes start and end."""
+
+    multihash: bytes
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return self.end - self.start
+
+
+class ReceivedCar(ABC):
+    """The bytes of a CAR, and the reader that checks them."""
+
+    reader: CarReader
+
+    @abstractmethod
+    def read(self, start: int, end: int) -> bytes:
+        """Return the bytes from `start` to `end` (exclusive), fewer at the end of the CAR."""
+
+    def payload(self, start: int, end: int) -> ReceivedPayload:
+        """Return the payload whose block, CID and data, is from `start` to `end`."""
+        cid, named = block_cid(self.read(start, min(start + MAX_CID_BYTES, end)))
+        return ReceivedPayload(cid.multihash, start + named, end)
+
+    def data(self, payloads: Sequence[ReceivedPayload]) -> list[tuple[bytes, bytes]]:
+        """Return the multihash and the bytes of payloads."""
+        return [(each.multihash, self.read(each.start, each.end)) for each in payloads]
+
+
+class WholeCar(ReceivedCar):
+    """A CAR in memory.
+
+    Args:
+        body: Its bytes.
+        payload_bytes: Bound of one payload, in bytes.
+        blocks: Bound of the number of blocks.
+    """
+
+    def __init__(self, body: bytes, payload_bytes: int, blocks: int) -> None:
+        self.reader = CarReader(payload_bytes, min(blocks, MAX_WHOLE_BLOCKS))
+        self._blocks = blocks
+        self._body = body
+
+    def check(self) -> bool:
+        """Check the hashes of all blocks, unless there are more than `MAX_WHOLE_BLOCKS`: then return false. O(bytes).
+
+        Raises:
+            InvalidInput: If the bytes are not a CAR, or a block has another hash.
+            TooLarge: If a limit is exceeded.
+        """
+        try:
+            self.reader.feed(self._body)
+        except TooLarge:
+            if self.reader.blocks < MAX_WHOLE_BLOCKS or self._blocks <= MAX_WHOLE_BLOCKS:
+                raise
+            return False
+        return True
+
+    def read(self, start: int, end: int) -> bytes:
+        """See `ReceivedCar.read`."""
+        return self._body[start:end]
+
+
+class Spool(ReceivedCar):
+    """A context manager; its file is deleted on exit. All methods but `read` are for one thread at a time.
+
+    Args:
+        folder: Where the file is; None is the system's folder for temporary files.
+        reserve_bytes: Free space on that disk below which nothing more is written.
+        payload_bytes: Bound of one payload, in bytes.
+        blocks: Bound of the number of blocks.
+
+    Raises:
+        Unavailable: If the file cannot be created (`StorageFull`: the disk is full).
+    """
+
+    def __init__(self, folder: Path | None, reserve_bytes: int, payload_bytes: int, blocks: int) -> None:
+        self._reserve_bytes = reserve_bytes
+        self._size = 0
+        self.reader = CarReader(payload_bytes, blocks)
+        try:
+            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by `__exit__`
+        except OSError as error:
+            raise _unavailable(error) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def write(self, data: bytes) -> None:
+        """Append the next bytes to the file, and check them if they are among the first. O(bytes) hashing.
+
+        Raises:
+            InvalidInput: If they are not a CAR, or a block has another hash.
+            TooLarge: If a limit is exceeded.
+            Unavailable: If they cannot be written (`StorageFull`: the disk is full).
+        """
+        if self.reader.bytes == self._size:
+            self._check_first(data)
+        disk = os.fstatvfs(self._file.fileno())
+        if disk.f_bavail * disk.f_frsize < self._reserve_bytes + len(data):
+            raise _full()
+        try:
+            self._file.write(data)
+            self._file.flush()
+        except OSError as error:
+            raise _unavailable(error) from error
+        self._size += len(data)
+
+    def check_more(self) -> bool:
+        """Check a part of what has not been checked. Returns whether there is more. O(`CHECK_BYTES`) hashing.
+
+        Raises:
+            InvalidInput: If the bytes are not a CAR, or a block has another hash.
+            TooLarge: If a limit is exceeded.
+        """
+        checked = self.reader.bytes
+        self.reader.feed(self.read(checked, min(checked + CHECK_BYTES, self._size)))
+        return self.reader.bytes < self._size
+
+    def _check_first(self, data: bytes) -> None:
+        """Check the next bytes, unless the CAR has many blocks already: the reader needs memory for each."""
+        for at in range(0, len(data), SLICE_BYTES):
+            if self.reader.blocks > MAX_FIRST_BLOCKS:
+                return
+            self.reader.feed(data[at : at + SLICE_BYTES])
+
+    def read(self, start: int, end: int) -> bytes:
+        """See `ReceivedCar.read`."""
+        return os.pread(self._file.fileno(), end - start, start)
+
+
+def _unavailable(error: OSError) -> Unavailable:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return _full()
+    return Unavailable(f"the CAR cannot be spooled: {error}")
+
+
+def _full() -> StorageFull:
+    return StorageFull("there is not enough disk space to spool the CAR")
+
 
 OUTPUT_BYTES: Final = 256 << 10
 """Bytes of tree nodes that are written at once, about."""

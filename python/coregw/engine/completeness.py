@@ -20,10 +20,10 @@ from typing import Final
 
 from coregw._core import Cid, Need, Operation, PageCache
 from coregw.engine.driver import Driver
-from coregw.engine.roots import CHECKING, COMPLETE, INCOMPLETE, WHOLE
+from coregw.engine.pages import CHECKING, COMPLETE, INCOMPLETE, WHOLE
 from coregw.errors import InvalidInput, RootNotFound, StoreDamaged, TooLarge
 from coregw.messages import encode
-from coregw.messages.complete import Completeness
+from coregw.messages.roots import Completeness
 from coregw.store import Store, Stored, Table
 
 __all__ = ["CHECK_FACTOR", "check_complete", "forget_whole"]

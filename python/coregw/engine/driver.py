@@ -22,24 +22,25 @@ from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
 from coregw._core import Cid, Need, Operation, PageCache
-from coregw.engine.guided import GuidedPages
-from coregw.engine.pages import PageReads
-from coregw.engine.roots import COMPLETE, INCOMPLETE
-from coregw.engine.scheduling.callers import require_caller
-from coregw.engine.scheduling.changes import Changes
-from coregw.engine.scheduling.placement import (
+from coregw.concurrency import finish
+from coregw.engine.pages import COMPLETE, INCOMPLETE, GuidedPages, PageReads
+from coregw.engine.scheduling import (
     MAX_KEPT_QUERIES,
     MAX_LOADING_QUERIES,
     MAX_LOOP_BYTES,
     MAX_LOOP_PAGES,
     SPANS_PER_VISIT,
     WORKER_BUDGET_FACTOR,
+    Changes,
+    Query,
+    QuerySlots,
+    WorkerPool,
+    level_of,
+    require_caller,
+    slice_seconds,
 )
-from coregw.engine.scheduling.pool import WorkerPool, level_of, slice_seconds
-from coregw.engine.scheduling.queries import Query, QuerySlots
 from coregw.errors import RootNotFound, StoreDamaged, Unavailable
 from coregw.store import Store, Stored, Table
-from coregw.waiting import to_end
 
 __all__ = ["Driver", "ReadSpan"]
 
@@ -149,7 +150,7 @@ class Driver:
 
         Args:
             operation: The operation.
-            weight: Its work, in bytes of a query (`coregw.engine.scheduling.placement`). It may do much for all its
+            weight: Its work, in bytes of a query (`coregw.engine.scheduling`). It may do much for all its
                 coordinates at once, so heavy work starts in a worker thread.
 
         Raises:
@@ -258,7 +259,7 @@ class Driver:
         if read is None:
             return await self._pool.run(partial(operation.poll, budget, slice_seconds(level)), level)
         polling = self._pool.run(partial(_poll_reading, operation, budget, read), level)
-        return await to_end(asyncio.ensure_future(polling))
+        return await finish(asyncio.ensure_future(polling))
 
     def _lookahead(self, operation: Operation, roots: Sequence[bytes]) -> dict[bytes, list[bytes]]:
         """Return the top pages of roots that are read together with their records, and what is looked for below."""
@@ -380,7 +381,7 @@ class Driver:
 
         For functions that use what the caller cleans up.
         """
-        return await to_end(asyncio.ensure_future(self._pool.run(partial(function, *args, **kwargs))))
+        return await finish(asyncio.ensure_future(self._pool.run(partial(function, *args, **kwargs))))
 
 
 def _response(polled: bytes | Need | None) -> bytes:

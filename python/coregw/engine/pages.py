@@ -1,4 +1,4 @@
-"""Reads of pages, merged: many small reads of concurrent operations become few larger ones, each page read once.
+"""Pages and root records, read by operations: merged, cached, and guided ahead.
 
 A visit of the store costs more than a page in it. So what is requested in one pass of the event loop is gathered, and
 at most `MAX_IN_FLIGHT` readers visit the store, each with what was gathered until its turn.
@@ -12,20 +12,37 @@ request e                    |
 request f                          | gathered   ├── read of f and g ──┤
 request g                                     |
 ```
+
+A repair keeps the row of a root of which it could not copy all pages, with another value: what is there can be read and
+proven, the rest fails as damaged. Storing the root again, or `coregw heal`, makes it complete.
+
+A root whose payloads and nested roots were found to be held as well gets the value `WHOLE`. While its row exists,
+garbage collection keeps all of them; whatever else may lose a payload resets the row to `COMPLETE`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from coregw.errors import Unavailable
+from coregw._core import Cid, Operation, page_guides
+from coregw.errors import CoregwError, Unavailable
 from coregw.store import Store, Table
+from coregw.store.protocol import Guide, GuidedStore
 
-__all__ = ["MAX_IN_FLIGHT", "MAX_MERGED_PAGES", "PageReads"]
+__all__ = [
+    "CHECKING",
+    "COMPLETE",
+    "INCOMPLETE",
+    "MAX_IN_FLIGHT",
+    "MAX_MERGED_PAGES",
+    "WHOLE",
+    "GuidedPages",
+    "PageReads",
+]
 
 MAX_IN_FLIGHT: Final = 2
 """The maximum number of merged reads in flight. With one the store idles between two, with more they are smaller."""
@@ -195,3 +212,89 @@ class PageReads:
         self.reads += 1
         self.pages_read += len(digests)
         return await self._store.get(Table.PAGES, digests)
+
+
+class GuidedPages:
+    """The pages of a store that may keep guides: put with their guides, and read on the paths to keys.
+
+    Args:
+        store: The store.
+        page_reads: The reads of its pages.
+    """
+
+    def __init__(self, store: Store, page_reads: PageReads) -> None:
+        self._store = store
+        self._guided = store if isinstance(store, GuidedStore) else None
+        self._page_reads = page_reads
+
+    async def put(
+        self,
+        rows: Mapping[Table, Sequence[tuple[bytes, bytes]]],
+        durable: bool,
+        requires: Sequence[bytes],
+        since: int | None,
+    ) -> int:
+        """Put rows as `coregw.store.Store.put`, with guides of the pages if the store keeps them."""
+        if self._guided is None or not (guides := page_guides(rows.get(Table.PAGES, ()))):
+            return await self._store.put(rows, durable, requires, since)
+        return await self._guided.put(rows, durable, requires, since, [Guide(*guide) for guide in guides])
+
+    def lookahead(self, operation: Operation, roots: Sequence[bytes]) -> dict[bytes, list[bytes]]:
+        """Return what an operation will look for in the trees of roots, if the store can find the pages on the paths.
+
+        Args:
+            operation: The operation.
+            roots: Binary CIDs of some of the roots for which it waits.
+
+        Returns:
+            Keys, or none, by the digests of the top pages.
+        """
+        keys = dict(operation.lookahead) if self._guided is not None else {}
+        return {Cid(root).digest: keys.get(root, []) for root in roots}
+
+    async def read_early(self, lookahead: Mapping[bytes, Sequence[bytes]]) -> dict[bytes, bytes]:
+        """Read top pages, and the inner pages on the paths to keys, in one round.
+
+        They may not be needed, so a failure counts only when they are. It is not raised.
+
+        Args:
+            lookahead: What `lookahead` has returned.
+
+        Returns:
+            The pages found, by digest.
+        """
+        guided = {digest: keys for digest, keys in lookahead.items() if keys}
+        found = await asyncio.gather(
+            self._descend(guided), self._read([digest for digest in lookahead if digest not in guided])
+        )
+        return found[0] | found[1]
+
+    async def _descend(self, keys: Mapping[bytes, Sequence[bytes]]) -> dict[bytes, bytes]:
+        if self._guided is None or not keys:
+            return {}
+        try:
+            pages = await self._guided.get_descents(keys)
+        except CoregwError:
+            return {}
+        self._page_reads.pages_read += len(pages)
+        return pages
+
+    async def _read(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+        try:
+            pages = await self._page_reads.get(digests) if digests else []
+        except CoregwError:
+            return {}
+        return {digest: page for digest, page in zip(digests, pages, strict=True) if page is not None}
+
+
+COMPLETE: Final = b""
+"""The value of the row of a root whose tree is stored completely."""
+
+INCOMPLETE: Final = b"incomplete"
+"""The value of the row of a root whose tree has lost pages."""
+
+WHOLE: Final = b"whole"
+"""The value of the row of a root of which everything is held: all pages, nested roots and theirs, and all payloads."""
+
+CHECKING: Final = b"checking "
+"""The start of the value of the row of a root while it is checked; a random number follows. Otherwise as `COMPLETE`."""

@@ -11,12 +11,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple
 
 from coregw._core import Cid, PayloadHasher, read_cids, read_has_batch, read_varint
-from coregw.engine.blocks import top_block
-from coregw.engine.dags import MAX_BLOCK_BYTES, RAW_CODEC, Scope, is_one_block
 from coregw.engine.driver import Driver
+from coregw.engine.objects import MAX_BLOCK_BYTES, RAW_CODEC, Scope, is_one_block, top_block
 from coregw.errors import PayloadNotFound, RootNotFound, StoreDamaged
 from coregw.messages import encode
-from coregw.messages.batch import HasBatchResult, Presence
+from coregw.messages.payloads import HasBatchResult, Presence
 from coregw.store import CHUNK_BYTES, Store, Stored, Table
 
 __all__ = ["Payloads", "StoredPayload"]

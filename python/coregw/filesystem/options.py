@@ -9,9 +9,8 @@ from urllib.parse import urlsplit
 
 from coregw._core import Cid
 from coregw.client import Client, ClientSettings, ConnectionOptions
-from coregw.client.connection import ENVIRONMENT, SECRETS
-from coregw.client.settings import DEFAULT_GATEWAY
-from coregw.client.transport.address import Address, addresses_in
+from coregw.client.settings import DEFAULT_GATEWAY, ENVIRONMENT, SECRETS
+from coregw.client.transport.gateways import Address, addresses_in
 from coregw.errors import InvalidInput
 from coregw.trust.store import TrustStore, is_cid
 

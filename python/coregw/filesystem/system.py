@@ -16,18 +16,55 @@ from fsspec.utils import isfilelike
 
 from coregw._core import Attributes, Cid
 from coregw.client import File
-from coregw.client.folders.levels import folder_level, folder_tree
+from coregw.client.file_ranges import Reading, read_files
 from coregw.client.folders.listing import EntryCount
 from coregw.client.folders.names import check_segments, is_git, refused_git
-from coregw.client.opened.reading import Reading, read_files
+from coregw.client.folders.paths import Path, Place, Places, folder_level, folder_tree
 from coregw.errors import InvalidInput, NotFound, TooLarge
-from coregw.filesystem.info import Info, as_link, dangling_link, file_info, folder_info, name_of
 from coregw.filesystem.options import PROTOCOLS, checked_roots, client_of, gateway_of, stripped
-from coregw.filesystem.place import Path, Place, Places
-from coregw.folders.attributes import FolderEntry
+from coregw.folders.tree import FolderEntry
 from coregw.text import printable
 
-__all__ = ["CoregwFileSystem", "OpenFile"]
+__all__ = ["CoregwFileSystem", "Info", "OpenFile", "as_link", "dangling_link", "file_info", "folder_info", "name_of"]
+
+Info = dict[str, Any]
+
+
+def file_info(path: str, target: str, size: int | None, record: Attributes | None) -> Info:
+    """Describe a file; None for a size that is not known."""
+    return {"name": path, "type": "file", "size": size, "cid": target, **_recorded(record)}
+
+
+def folder_info(path: str, record: Attributes | None) -> Info:
+    """Describe a folder, or by its record a symbolic link that leads nowhere in the root."""
+    if record is not None and record.link is not None:
+        return as_link(dangling_link(path), record.link)
+    return {"name": path, "type": "directory", "size": 0, **_recorded(record)}
+
+
+def dangling_link(path: str) -> Info:
+    """Describe a symbolic link that leads nowhere in the root."""
+    return {"name": path, "type": "link", "size": 0}
+
+
+def as_link(info: Info, destination: bytes) -> Info:
+    """Return the description of a symbolic link: of the file that it leads to, or of a link if it leads to none."""
+    found = info if info["type"] == "file" else dangling_link(info["name"])
+    return {**found, "islink": True, "destination": os.fsdecode(destination)}
+
+
+def name_of(info: Info) -> str:
+    """Return the path of what is described."""
+    name: str = info["name"]
+    return name
+
+
+def _recorded(record: Attributes | None) -> Info:
+    if record is None:
+        return {}
+    known: Info = {} if record.mode is None else {"mode": record.mode}
+    return known if record.mtime_ns is None else {**known, "mtime": record.mtime_ns / 1e9}
+
 
 _WHOLE: Final = 1 << 62
 
@@ -509,8 +546,12 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
 
 @overload
 def _write_below(top: pathlib.Path, folders: Sequence[str], name: str) -> BinaryIO: ...
+
+
 @overload
 def _write_below(top: pathlib.Path, folders: Sequence[str], name: None) -> None: ...
+
+
 def _write_below(top: pathlib.Path, folders: Sequence[str], name: str | None) -> BinaryIO | None:
     """Make folders in a local folder, which may be new, and open a file in the last one to write it.
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from coregw.folders.attributes import Attributes, FolderEntry
+from coregw.folders.tree import Attributes, FolderEntry
 
 __all__ = [
     "MAX_COMPARED_ELEMENTS",

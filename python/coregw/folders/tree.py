@@ -1,29 +1,56 @@
-"""The root of a folder, computed offline: the one that ``coregw add`` gives (protocol section 7)."""
+"""The root of a folder, computed offline: its survey, its attributes, and the join of both.
+
+Symbolic links are never followed, so a folder can't refer to files outside itself. File names become path segments
+unchanged; a name that is not UTF-8 is an error, as the protocol has no other text.
+
+The folder's map has the files; a second map, bound to `ATTRIBUTES_PATH` in it, has what is known of each path. Symbolic
+links and empty folders are in the second one alone. `encode_attributes` and `decode_attributes` are its codec.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from coregw import _core
+from coregw._core import Attributes, Cid, Survey, SurveyEntry, decode_attributes, encode_attributes, survey
 from coregw.errors import InvalidInput, ProofError
-from coregw.folders.survey import Skipped, Survey, SurveyEntry, survey
 from coregw.text import display_name
 
 __all__ = [
+    "ATTRIBUTES_PATH",
+    "RESERVED_NAME",
+    "Attributes",
+    "FolderEntry",
     "HashedTree",
     "Level",
     "Recorded",
+    "Skipped",
+    "Survey",
+    "SurveyEntry",
     "VerifiedTree",
+    "attributes_root",
     "check_tree",
+    "decode_attributes",
+    "encode_attributes",
     "hash_survey",
     "hash_tree",
+    "join_folder",
+    "survey",
     "unrecorded",
     "verify_tree",
 ]
+
+
+class Skipped(NamedTuple):
+    """A file or folder that is not added, and the reason."""
+
+    file: Path
+    why: str
+
 
 Level = Literal["all", "no-times", "exec", "none"]
 """What a root records of each path beside its bytes: everything; all but times; links and exec bits; nothing."""
@@ -337,3 +364,66 @@ def _hashed(path: Path, found: Survey, suite: str, xattrs: bool) -> _core.Hashed
     if not hashed.files and hashed.skipped and not path.is_dir():
         raise OSError(f"{display_name(path)}: {hashed.skipped[0][1]}")
     return hashed
+
+
+ATTRIBUTES_PATH = (".coregw", "attributes")
+"""The reserved path of a folder's map whose target is the map of attributes."""
+
+RESERVED_NAME = ".coregw"
+"""A file or folder of this name in the top folder is never added."""
+
+
+class FolderEntry(NamedTuple):
+    """A path of a folder, and what is known of it.
+
+    Attributes:
+        segments: The path.
+        kind: What it is; a ``map`` is a nested map, a folder with attributes of its own.
+        target: The target in the folder's map; None for a symbolic link or a folder.
+        attributes: What is known of it; None if there is no record.
+    """
+
+    segments: tuple[str, ...]
+    kind: Literal["file", "link", "folder", "map"]
+    target: str | None
+    attributes: Attributes | None
+
+
+def attributes_root(root: str | bytes | Cid, target: str | None) -> str | None:
+    """Return the root of a folder's map of attributes, given the target at the reserved path of the folder's map.
+
+    Args:
+        root: The folder's root.
+        target: The target of `ATTRIBUTES_PATH`, or None if that path is proven absent.
+
+    Raises:
+        InvalidInput: The target is not a map, or not of the suite of `root` (code ``kind_mismatch``).
+    """
+    if target is None:
+        return None
+    cid = Cid(target)
+    if cid.kind != "map" or cid.suite != Cid(root).suite:
+        raise InvalidInput(
+            f"{'/'.join(ATTRIBUTES_PATH)}: {cid.text} is not a map of the folder's suite", code="kind_mismatch"
+        )
+    return cid.text
+
+
+def join_folder(
+    files: Iterable[tuple[Iterable[str], str]], records: Iterable[tuple[Iterable[str], Attributes]]
+) -> Iterator[FolderEntry]:
+    """Join the listings of a folder's two maps. Yields every path once, in key order. O(entries), O(depth) memory.
+
+    Args:
+        files: Paths and targets of the folder's map, in key order, as it is listed. The reserved path is left out.
+        records: Paths and attributes of the map of attributes, in key order.
+
+    Raises:
+        InvalidInput: A record contradicts the folder's map: a file's record without the file, another's with it, or
+            something below a symbolic link (code ``invalid_path``). The message names the path.
+
+    >>> link = decode_attributes(encode_attributes("link", link=b"go")[0])
+    >>> [entry.kind for entry in join_folder([(["go"], "bafkqaaa")], [(["now"], link)])]
+    ['file', 'link']
+    """
+    return map(FolderEntry._make, _core.join_folder(files, records))

@@ -15,28 +15,16 @@ from litestar.exceptions import HTTPException
 
 from coregw.engine import BuildLimits, CarLimits, Engine
 from coregw.errors import Unauthorized
+from coregw.gateway.access import AccessToken
 from coregw.gateway.context import Gateway
-from coregw.gateway.docs.description import description_of
-from coregw.gateway.docs.document import build_document
+from coregw.gateway.description import description_of
 from coregw.gateway.http.dispatch import Dispatcher, normalize
 from coregw.gateway.http.problems import handle_exception, problem_of
-from coregw.gateway.routes import (
-    cars,
-    cas,
-    diff,
-    docs,
-    health,
-    ipfs,
-    objects,
-    openapi,
-    publications,
-    resolve,
-    roots,
-)
-from coregw.gateway.routes.admin import admin_router
+from coregw.gateway.openapi import build_document
+from coregw.gateway.routes import health, ipfs, objects, pages, payloads, publications, queries, roots
+from coregw.gateway.routes.publications import admin_router
 from coregw.gateway.settings import Settings
 from coregw.gateway.stores import open_settings_store
-from coregw.gateway.tokens import AccessToken
 from coregw.store import Store
 
 if TYPE_CHECKING:
@@ -46,10 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = ["HOT", "Guarded", "create_app", "open_engine"]
 
-HOT: Final = (*resolve.hot, *cas.hot, *objects.hot)
+HOT: Final = (*queries.hot, *payloads.hot, *objects.hot)
 """The routes in front of Litestar."""
 
-_GROUPS: Final = (resolve, ipfs, roots, diff, cars, publications, health, openapi)
+_GROUPS: Final = (queries, ipfs, roots, publications, health, pages)
 """The modules with the routes that Litestar serves for everybody."""
 
 _HEADERS: Final = [(b"x-content-type-options", b"nosniff")]
@@ -116,8 +104,8 @@ def create_app(gateway: Gateway, admin_token: AccessToken | None = None) -> Disp
     litestar = Litestar(
         route_handlers=[
             *(handler for group in _GROUPS for handler in group.handlers),
-            *docs.page_handlers(),
-            *docs.explorer_handlers(),
+            *pages.page_handlers(),
+            *pages.explorer_handlers(),
             *([] if admin_token is None else [admin_router()]),
         ],
         guards=[_check_write_access],

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from coregw.engine import Engine
+from coregw.gateway.access import WriteAccess
 from coregw.gateway.http.bodies import Bodies
 from coregw.gateway.http.requests import check_json_type, query_parameters
 from coregw.gateway.limits.descriptors import max_spools
 from coregw.gateway.limits.memory import BodyMemory
 from coregw.gateway.limits.slots import Slots
 from coregw.gateway.settings import Settings
-from coregw.gateway.tokens import WriteAccess
 
 if TYPE_CHECKING:
     from litestar import Request

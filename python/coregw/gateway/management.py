@@ -10,50 +10,106 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from litestar import Litestar, Router
+from litestar import Litestar, Request, Router, route
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
+from coregw import __version__
 from coregw.engine import Engine
-from coregw.errors import Unavailable
+from coregw.errors import CoregwError, Unavailable
+from coregw.gateway import maintenance
+from coregw.gateway.access import AccessToken
 from coregw.gateway.app import Guarded
+from coregw.gateway.collectors import database_samples, engine_source, operation_samples, own_samples, store_samples
 from coregw.gateway.context import Gateway
 from coregw.gateway.control import control_file, listen_for_control
-from coregw.gateway.docs.document import MANAGEMENT, build_document
+from coregw.gateway.description import DESCRIPTION, Description
 from coregw.gateway.http.dispatch import Dispatcher
 from coregw.gateway.http.origins import ANY
 from coregw.gateway.http.problems import handle_exception
+from coregw.gateway.http.replies import Reply
+from coregw.gateway.http.requests import query_parameters
 from coregw.gateway.http.server import HttpServer
 from coregw.gateway.listener import listen, url_of
 from coregw.gateway.logs import AccessLog
-from coregw.gateway.maintenance import backup, flush, fsck, gc, heal, status
-from coregw.gateway.maintenance.context import Management
-from coregw.gateway.metrics.process import engine_source
-from coregw.gateway.routes import health, metrics, openapi, publications
-from coregw.gateway.routes.admin import admin_router
+from coregw.gateway.maintenance import Management
+from coregw.gateway.metrics import Sample, Sums, expose, number
+from coregw.gateway.openapi import MANAGEMENT, build_document
+from coregw.gateway.routes import health, pages, publications
+from coregw.gateway.routes.publications import admin_router
 from coregw.gateway.settings import MIB, Settings
-from coregw.gateway.tokens import AccessToken
+from coregw.store.rocksdb import RocksStore
 
 if TYPE_CHECKING:
     import socket
 
     from litestar.types import ASGIApp
 
+    from coregw.store.postgres import PostgresStore
+
 __all__ = ["create_management_app", "serve_management"]
+
+
+@route(
+    "/metrics",
+    http_method=["GET", "HEAD"],
+    opt={
+        DESCRIPTION: Description(
+            "What all processes of the gateway have counted, in Prometheus' text format.", answer="text/plain"
+        )
+    },
+)
+async def metrics(request: Request[Any, Any, Any]) -> Reply:
+    """``GET`` and ``HEAD /metrics``. If the store does not answer in time, its sizes are left out."""
+    query_parameters(request.scope)
+    management = Management.of(request)
+    sums = Sums()
+    sums.add(own_samples(management.sources))
+    sums.add(management.workers.samples())
+    sums.add(await _store_samples(management))
+    sums.add(await _state_samples(management))
+    text = await asyncio.to_thread(expose, sums)
+    return Reply(text, media_type=CONTENT_TYPE_PLAIN_0_0_4, headers={"Cache-Control": "no-store"})
+
+
+async def _store_samples(management: Management) -> list[Sample]:
+    store = management.gateway.engine.store
+    try:
+        async with asyncio.timeout(management.gateway.settings.store_seconds):
+            if isinstance(store, RocksStore):
+                return list(store_samples(await store.figures()))
+            if management.gateway.settings.is_shared:
+                return list(database_samples(await cast("PostgresStore", store).figures()))
+            return []
+    except (CoregwError, TimeoutError):
+        return []
+
+
+async def _state_samples(management: Management) -> Iterator[Sample]:
+    obstacles = await management.gateway.obstacles()
+    return iter(
+        [
+            number("coregw_ready", float(not obstacles)),
+            number("coregw_info", 1, __version__),
+            *operation_samples(management.operations),
+        ]
+    )
+
 
 logger = logging.getLogger("coregw.management")
 
-_GROUPS: Final = (status, flush, backup, gc, fsck, heal)
-"""The groups of maintenance routes."""
 
 _CONNECTIONS: Final = 64
+
 _BUFFERED_BYTES: Final = 32 * MIB
+
 _HEADERS: Final = [(b"x-content-type-options", b"nosniff")]
 
 
@@ -100,7 +156,7 @@ async def serve_management(
                 management.addresses.append(control.address)
         stack.push_async_callback(management.operations.close)
         if settings.gc_seconds:
-            collecting = asyncio.create_task(gc.run_on_schedule(management))
+            collecting = asyncio.create_task(maintenance.run_on_schedule(management))
             stack.callback(collecting.cancel)
         logger.info("management on %s", ", ".join(management.addresses) or "no address")
         yield management
@@ -111,11 +167,12 @@ def create_management_app(management: Management, token: AccessToken | None, *, 
 
     Who signs a name reads its public log at the same address. A private one needs the token for all that it has.
     """
-    handlers = [handler for group in _GROUPS for handler in group.handlers]
+    handlers = list(maintenance.handlers)
     restricted = [admin_router(), Router("/admin/v1/maintenance", route_handlers=handlers)]
     litestar = Litestar(
         route_handlers=[
-            *(handler for group in (health, metrics, openapi, publications) for handler in group.handlers),
+            metrics,
+            *(handler for group in (health, pages, publications) for handler in group.handlers),
             *(restricted if token is not None else []),
         ],
         exception_handlers={Exception: handle_exception, HTTPException: handle_exception},

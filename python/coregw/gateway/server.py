@@ -15,7 +15,9 @@ from dataclasses import replace
 
 from coregw.engine import Engine
 from coregw.errors import Unavailable
+from coregw.gateway.access import WRITE_TOKEN_VARIABLE, AccessToken, WriteAccess, warn_of_open_writes
 from coregw.gateway.app import create_app, open_engine
+from coregw.gateway.collectors import engine_source, report_forever, server_source
 from coregw.gateway.context import Gateway
 from coregw.gateway.heap import limit_collector, limit_heap
 from coregw.gateway.http.server import HttpServer
@@ -24,13 +26,10 @@ from coregw.gateway.limits.machine import check_memory
 from coregw.gateway.listener import announce, listen, loop_factory, url_of
 from coregw.gateway.logs import AccessLog, log_to_stderr
 from coregw.gateway.management import serve_management
-from coregw.gateway.metrics.gathering import report_forever
-from coregw.gateway.metrics.process import engine_source, server_source
-from coregw.gateway.metrics.samples import Source
-from coregw.gateway.routes.admin import TOKEN_VARIABLE
+from coregw.gateway.metrics import Source
+from coregw.gateway.routes.publications import TOKEN_VARIABLE
 from coregw.gateway.settings import Settings
 from coregw.gateway.stores import location_of, open_settings_store
-from coregw.gateway.tokens import WRITE_TOKEN_VARIABLE, AccessToken, WriteAccess, warn_of_open_writes
 from coregw.gateway.tracing import tracing
 from coregw.store import Store
 from coregw.store.workers import RemoteStore, open_remote

@@ -1,6 +1,6 @@
 """Settings of the gateway: its address and every limit, with defaults; from a file, variables or the caller.
 
-Sizes are in bytes, times in seconds. Secrets are not settings (`coregw.gateway.tokens`).
+Sizes are in bytes, times in seconds. Secrets are not settings (`coregw.gateway.access`).
 """
 
 from __future__ import annotations

@@ -20,22 +20,22 @@ from functools import partial
 from typing import Final
 
 from coregw.errors import CoregwError, InvalidInput, Unavailable
-from coregw.failures import RepeatedFailure
+from coregw.gateway.access import AccessToken, warn_of_open_writes
 from coregw.gateway.app import open_engine
+from coregw.gateway.collectors import WorkerReports
 from coregw.gateway.heap import limit_collector, limit_heap
 from coregw.gateway.limits.descriptors import fit_descriptors
 from coregw.gateway.limits.machine import check_memory
 from coregw.gateway.listener import announce, loop_factory, reserve, url_of
 from coregw.gateway.logs import log_to_stderr
 from coregw.gateway.management import serve_management
-from coregw.gateway.metrics.gathering import WorkerReports
-from coregw.gateway.routes.admin import TOKEN_VARIABLE
+from coregw.gateway.routes.publications import TOKEN_VARIABLE
 from coregw.gateway.settings import MIB, Settings
 from coregw.gateway.stores import open_settings_store
-from coregw.gateway.tokens import AccessToken, warn_of_open_writes
 from coregw.store import Store
 from coregw.store.rocksdb import RocksStore
 from coregw.store.workers import share_store
+from coregw.telemetry import RepeatedFailure
 
 __all__ = ["run", "worker_settings"]
 

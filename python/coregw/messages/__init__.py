@@ -2,7 +2,7 @@
 
 Each struct has exactly the members that the protocol defines; unknown members are refused when decoding. `decode` also
 refuses what only the JSON text shows, such as duplicate members and excessive nesting. The messages of batches, CAR
-files, diffs and published records are in ``coregw.messages.batch``, ``car``, ``diff`` and ``record``.
+files, diffs and published records are in ``coregw.messages.payloads``, ``car``, ``diff`` and ``record``.
 
 A struct says nothing about proofs: whether a result is proven is decided by `coregw.verify_resolve` and its siblings.
 """
@@ -11,36 +11,21 @@ from coregw.extras import missing_extra
 
 try:
     from coregw.messages.common import MAX_INTEGER, PROTOCOL_VERSION, Error, Health, Message, Readiness, decode, encode
-    from coregw.messages.creation import ArcMap, CasCreated, RootCreated
-    from coregw.messages.mutation import (
-        Change,
-        Commit,
-        Delta,
-        DeltaResult,
-        Endpoint,
-        FixedList,
-        MutationReceipt,
-        MutationRequest,
-        TransitionRequest,
-    )
-    from coregw.messages.prooflist import (
+    from coregw.messages.query import (
         MAX_SCAN_LIMIT,
         Link,
+        ListIndexQuery,
         ListIndexStep,
+        ListRangeQuery,
         ListRangeStep,
         MapAbsenceStep,
+        MapKeyQuery,
+        MapProofRequest,
+        MapProofResult,
         MapScanStep,
         MapStep,
         PayloadBindingStep,
         Prooflist,
-        Step,
-    )
-    from coregw.messages.query import (
-        ListIndexQuery,
-        ListRangeQuery,
-        MapKeyQuery,
-        MapProofRequest,
-        MapProofResult,
         ReadNotFound,
         ReadRequest,
         ReadResult,
@@ -49,9 +34,24 @@ try:
         ScanEntry,
         ScanRequest,
         ScanResult,
+        Step,
         Verification,
         VerifyReadRequest,
         VerifyResolveRequest,
+    )
+    from coregw.messages.roots import (
+        ArcMap,
+        CasCreated,
+        Change,
+        Commit,
+        Delta,
+        DeltaResult,
+        Endpoint,
+        FixedList,
+        MutationReceipt,
+        MutationRequest,
+        RootCreated,
+        TransitionRequest,
     )
 except ModuleNotFoundError as error:
     raise missing_extra(error, "coregw.messages", "client") from error

@@ -1,4 +1,4 @@
-"""Queries and their results: resolve, read, map proof, scan (protocol section 5).
+"""Queries and their proofs: resolve, read, map-proof, scan, diff, publications, and batches of resolves.
 
 Each profile has two spellings, and a result has that of its request.
 Whether a result is proven is decided by the verifiers (`coregw.verify`), not by these structs.
@@ -6,32 +6,152 @@ Whether a result is proven is decided by the verifiers (`coregw.verify`), not by
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, Raw, UnsetType
 
-from coregw.messages.common import Message, Natural, Segments
-from coregw.messages.prooflist import MAX_PROOF_KEYS, MAX_SCAN_LIMIT, Prooflist
+from coregw.messages.common import MAX_INTEGER, Error, Message, Natural, Segments, Size, Suite
+from coregw.messages.management import PublishedRecord
+from coregw.messages.payloads import _PATHS, _RESULT
 
 __all__ = [
+    "MAX_CHECKPOINT_CHARACTERS",
+    "MAX_DIFFERENCES",
+    "MAX_PROOF_KEYS",
+    "MAX_SCAN_LIMIT",
+    "DiffEntry",
+    "DiffProofs",
+    "DiffResult",
+    "Link",
     "ListIndexQuery",
+    "ListIndexStep",
     "ListRangeQuery",
+    "ListRangeStep",
+    "MapAbsenceStep",
     "MapKeyQuery",
+    "MapKeysStep",
     "MapProofRequest",
     "MapProofResult",
+    "MapScanStep",
+    "MapStep",
+    "PayloadBindingStep",
+    "Prooflist",
+    "PublicationProof",
     "ReadNotFound",
     "ReadRequest",
     "ReadResult",
+    "ResolveBatchRequest",
+    "ResolveBatchResult",
+    "ResolveOutcome",
     "ResolveRequest",
     "ResolveResult",
     "ScanEntry",
     "ScanRequest",
     "ScanResult",
+    "SignedCheckpoint",
+    "Step",
+    "UnsignedPublication",
     "Verification",
     "VerifyReadRequest",
     "VerifyResolveRequest",
 ]
+
+MAX_SCAN_LIMIT: Final = 1000
+"""The maximum number of entries in one page of a scan, and the default."""
+
+
+MAX_PROOF_KEYS: Final = 10_000
+"""The maximum number of keys in one multiproof."""
+
+
+class Link(Message, frozen=True, kw_only=True, rename={"cid": "/"}):
+    """A link inside a prooflist: ``{"/": cid}``."""
+
+    cid: str
+
+
+class _Step(Message, frozen=True, kw_only=True, tag_field="kind", rename={"from_": "from"}):
+    """The members of every step. `proof` is base64 (RFC 4648 section 4, padded)."""
+
+    from_: Link
+    evidence_kind: Literal["tree"]
+    evidence_backend: Suite
+    proof: str
+
+
+class MapStep(_Step, frozen=True, kw_only=True, tag="map_step"):
+    """An arc of a map was followed; `path` is the text form of the segments that it consumes."""
+
+    path: str
+    target: Link
+
+
+class PayloadBindingStep(_Step, frozen=True, kw_only=True, tag="payload_binding"):
+    """The arc ``@payload`` of a map was followed."""
+
+    path: Literal["@payload"]
+    target: Link
+
+
+class MapAbsenceStep(_Step, frozen=True, kw_only=True, tag="map_absence"):
+    """The map does not have the key `path`."""
+
+    path: str
+    target: None
+
+
+class MapKeysStep(_Step, frozen=True, kw_only=True, tag="map_keys"):
+    """The targets of several keys of a map, null for an absent one; `target` is the map itself."""
+
+    keys: Annotated[list[str], Meta(min_length=1, max_length=MAX_PROOF_KEYS)]
+    targets: list[Link | None]
+    target: Link
+
+
+class ListIndexStep(_Step, frozen=True, kw_only=True, tag="list_index"):
+    """Element `index` of a list of `length` elements; `target` is null if the list is too short."""
+
+    index: Natural
+    length: Natural
+    target: Link | None
+
+
+class ListRangeStep(_Step, frozen=True, kw_only=True, tag="list_range"):
+    """The elements of a list that intersect a range of its measure; `target` is the list itself.
+
+    A gateway sends all members; the last three before `target` may be missing in a result of other software.
+    """
+
+    start: Natural
+    end: Natural | UnsetType = UNSET
+    length: Natural
+    total_size: Natural
+    segments: list[Link] | UnsetType = UNSET
+    sizes: list[Size] | UnsetType = UNSET
+    offset: Natural | UnsetType | None = UNSET
+    target: Link
+
+
+class MapScanStep(_Step, frozen=True, kw_only=True, tag="map_scan"):
+    """A listing of a window of a map, without gaps; `target` is the map itself."""
+
+    prefix: Segments
+    after: Segments | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=MAX_SCAN_LIMIT)]
+    more: bool
+    target: Link
+
+
+Step = MapStep | PayloadBindingStep | MapAbsenceStep | MapKeysStep | ListIndexStep | ListRangeStep | MapScanStep
+
+
+class Prooflist(Message, frozen=True, kw_only=True):
+    """The proofs of one answer: a chain of steps from the root to the target."""
+
+    root: Link
+    query: str | UnsetType = UNSET
+    steps: list[Step]
 
 
 class ResolveRequest(Message, frozen=True, kw_only=True):
@@ -163,3 +283,92 @@ class Verification(Message, frozen=True, kw_only=True):
     profile: str
     valid: bool
     error: str | UnsetType = UNSET
+
+
+MAX_DIFFERENCES: Final = 1000
+"""The maximum number of differences in one page, and the default."""
+
+
+class DiffEntry(Message, frozen=True, kw_only=True):
+    """A path whose targets differ. Without `before`, only the second map has it; without `after`, only the first."""
+
+    segments: list[str]
+    before: str | UnsetType = UNSET
+    after: str | UnsetType = UNSET
+
+
+class DiffProofs(Message, frozen=True, kw_only=True):
+    """The pruned trees of both maps, in canonical base64."""
+
+    a: str
+    b: str
+
+
+class DiffResult(Message, frozen=True, kw_only=True):
+    """A page of differences in key order, whether more follow, and their proofs."""
+
+    entries: list[DiffEntry]
+    more: bool
+    proofs: DiffProofs
+
+
+MAX_CHECKPOINT_CHARACTERS = 256 << 10
+"""The longest signed checkpoint."""
+
+_Size = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
+
+_Hash = Annotated[str, Meta(max_length=44, description="A SHA-256 hash in base64.")]
+
+_Hashes = Annotated[list[_Hash], Meta(max_length=63)]
+
+
+class SignedCheckpoint(Message, frozen=True, kw_only=True):
+    """The body of ``POST …/checkpoint``: a signed note whose text is a checkpoint of the name's log."""
+
+    checkpoint: Annotated[str, Meta(max_length=MAX_CHECKPOINT_CHARACTERS)]
+
+
+class PublicationProof(Message, frozen=True, kw_only=True):
+    """A revision of a published name, with the proof that a tree of the name's log has it.
+
+    `inclusion` proves leaf ``revision - 1``, `freeze` (if the tree has the freeze) the last leaf, and `consistency`
+    that the tree continues the one of the size in the request.
+    """
+
+    record: PublishedRecord
+    size: _Size
+    root_hash: _Hash
+    inclusion: _Hashes
+    consistency: _Hashes
+    freeze: _Hashes | UnsetType = UNSET
+    checkpoint: Annotated[str, Meta(max_length=MAX_CHECKPOINT_CHARACTERS)] | UnsetType = UNSET
+
+
+class UnsignedPublication(Message, frozen=True, kw_only=True):
+    """The newest revision of a published name of whose log no checkpoint is signed: nothing proves it.
+
+    `status` tells it from a proof.
+    """
+
+    record: PublishedRecord
+    status: Literal["unsigned"]
+
+
+class ResolveBatchRequest(Message, frozen=True, kw_only=True):
+    """The body of ``POST /v1/resolve/batch``: paths to resolve from one root."""
+
+    root: str
+    paths: Annotated[list[list[str]], _PATHS]
+
+
+class ResolveOutcome(Message, frozen=True, kw_only=True):
+    """The answer of ``POST /v1/resolve`` for one path: either a result or an error."""
+
+    result: Annotated[Raw, _RESULT] | UnsetType = UNSET
+    error: Error | UnsetType = UNSET
+
+
+class ResolveBatchResult(Message, frozen=True, kw_only=True):
+    """The outcome for each path, in order."""
+
+    results: list[ResolveOutcome]

@@ -1,18 +1,154 @@
-"""Ages in a store, apart from the dates in its rows: its clock, the limit of expired roots, and what must stay.
+"""Ages of rows: the clock of a store, when a root expires, and filters of what was stored lately.
 
 Not thread-safe: a store uses it from the one place where its writes are ordered.
+
+A page that was put lately may belong to a tree whose root record is about to be written, so it is not garbage even if
+nothing refers to it. A filter may also claim that of a page that was not put, which then stays until a later
+collection; it never denies it of one that was.
+
+It counts the time in which a process had the store open, and continues where the last opening recorded it. The system's
+time only begins it, in a new store: nothing is old because a machine's clock was wrong, or was put right.
+``docs/decisions/0378`` gives the reasons.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from struct import iter_unpack
 from typing import Final
 
 from coregw.errors import RootNotFound, Unavailable
-from coregw.store.clock import Clock
-from coregw.store.recent import RecentKeys
 
-__all__ = ["SLICE_SECONDS", "Ages"]
+__all__ = ["SLICE_SECONDS", "Ages", "Clock", "RecentKeys"]
+
+_SLICES: Final = 12
+
+_FILTER_BYTES: Final = 512 << 10
+"""About 400,000 keys of a slice with 2 % of false claims; with more keys, more garbage stays."""
+
+_WORD_BITS: Final = 64
+
+_WORDS: Final = 8 * _FILTER_BYTES // _WORD_BITS
+
+_PATTERNS: Final = [
+    1 << a % _WORD_BITS | 1 << b % _WORD_BITS | 1 << c % _WORD_BITS | 1 << d % _WORD_BITS
+    for a, b, c, d in iter_unpack("4B", Random(0).randbytes(4 << 10))  # noqa: S311 - need not be secret
+]
+"""What a key may set in its word: at most four bits, in one step instead of four for each page that is put."""
+
+
+class _Slice:
+    """The keys that were put from one time to another."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.last = start
+        self._words = array("Q", bytes(_FILTER_BYTES))
+
+    def add(self, keys: Iterable[bytes]) -> None:
+        words = self._words
+        # Python's hash of bytes is keyed at random, so nobody can choose pages that the filter confuses.
+        for value in map(hash, keys):
+            words[value % _WORDS] |= _PATTERNS[value // _WORDS % len(_PATTERNS)]
+
+    def may_hold(self, key: bytes) -> bool:
+        value = hash(key)
+        pattern = _PATTERNS[value // _WORDS % len(_PATTERNS)]
+        return bool(self._words[value % _WORDS] & pattern == pattern)
+
+
+class RecentKeys:
+    """The keys put during the last `_SLICES` slices, at most 6 MiB of filters. For one thread.
+
+    Args:
+        slice_ms: The duration of a slice in milliseconds.
+    """
+
+    def __init__(self, slice_ms: int) -> None:
+        self._slice_ms = slice_ms
+        self._slices: list[_Slice] = []
+        self._covered_from = 0
+        self._is_pinned = False
+        self._begins_slice = True
+
+    def add(self, keys: Iterable[bytes], now: int) -> None:
+        """Note that keys are put at the time `now`."""
+        if self._begins_slice or (not self._is_pinned and now - self._slices[-1].start >= self._slice_ms):
+            self._begin(now)
+        current = self._slices[-1]
+        current.last = now
+        current.add(keys)
+
+    def pin(self) -> None:
+        """Begin a slice, and forget nothing until `unpin`: the collection that begins now lasts as long as it lasts."""
+        self._begins_slice = True
+        self._is_pinned = True
+
+    def unpin(self) -> None:
+        """Allow forgetting again."""
+        self._is_pinned = False
+
+    def may_hold(self, key: bytes, since: int) -> bool:
+        """Whether the key may have been put after `since`; false only if it was not, or not after `covered`."""
+        return any(each.last > since and each.may_hold(key) for each in self._slices)
+
+    def covered(self, since: int) -> int:
+        """The time after which `may_hold` with `since` knows every key."""
+        return max(since, self._covered_from)
+
+    def _begin(self, now: int) -> None:
+        self._begins_slice = False
+        self._slices.append(_Slice(now))
+        while len(self._slices) > _SLICES and not self._is_pinned:
+            self._covered_from = self._slices[0].last
+            del self._slices[0]
+
+
+_MS: Final = 1000
+
+
+class Clock:
+    """Milliseconds of a store's time, which never decrease while it is open.
+
+    Args:
+        monotonic: Seconds of a clock that never goes back, nor forward while the machine is suspended.
+        wall: Seconds since 1970, read once.
+
+    Attributes:
+        system_ms: The system's time at the beginning, in milliseconds since 1970. It may be wrong.
+    """
+
+    def __init__(
+        self,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._monotonic = monotonic
+        self._began = monotonic()
+        self.system_ms: Final = int(wall() * _MS)
+        self._base = self.system_ms
+        self._is_resumed = False
+
+    def now(self) -> int:
+        """The time in milliseconds."""
+        return self._base + int((self._monotonic() - self._began) * _MS)
+
+    def resume(self, time_ms: int) -> None:
+        """Continue from a recorded time, instead of from the system's. A further call only advances."""
+        if self._is_resumed:
+            self.advance_to(time_ms)
+        else:
+            self._is_resumed = True
+            self._base += time_ms - self.now()
+
+    def advance_to(self, time_ms: int) -> None:
+        """Advance to a time in milliseconds, unless it is past."""
+        self._base += max(0, time_ms - self.now())
+
 
 SLICE_SECONDS: Final = 300.0
 """The default duration of a slice of `RecentKeys`: pages are remembered for about an hour."""

@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
+from coregw.concurrency import result_of
 from coregw.errors import Unavailable
 from coregw.extras import missing_extra
 from coregw.store.addresses import BucketAddress, masked
-from coregw.waiting import result_of
 
 try:
     import anyio

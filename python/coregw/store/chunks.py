@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from coregw.errors import InvalidInput
-from coregw.store import CHUNK_BYTES
+from coregw.store.protocol import CHUNK_BYTES
 
 __all__ = ["ChunkWriter"]
 

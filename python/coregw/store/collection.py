@@ -25,7 +25,7 @@ from typing import Final, NamedTuple, Protocol, Self, runtime_checkable
 from uuid import UUID, uuid4
 
 from coregw.errors import Unavailable
-from coregw.store import Store, Stored
+from coregw.store.protocol import Store, Stored
 
 __all__ = ["CollectableStore", "Collection", "Identity", "Item", "RecordedCollection", "Usage", "collect_in_turn"]
 

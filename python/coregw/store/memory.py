@@ -12,11 +12,18 @@ from types import TracebackType
 from typing import Self
 
 from coregw.errors import InvalidInput, PayloadNotFound, StorageFull, Unavailable
-from coregw.store import CHUNK_BYTES, Stored, Table
-from coregw.store.ages import SLICE_SECONDS, Ages
-from coregw.store.arguments import check_listing, check_payload_sizes, check_range, check_renewal, check_whole_payload
-from coregw.store.clock import Clock
+from coregw.store.ages import SLICE_SECONDS, Ages, Clock
 from coregw.store.collection import Identity, Item, Usage
+from coregw.store.protocol import (
+    CHUNK_BYTES,
+    Stored,
+    Table,
+    check_listing,
+    check_payload_sizes,
+    check_range,
+    check_renewal,
+    check_whole_payload,
+)
 
 __all__ = ["MemoryCollection", "MemoryPayloadWriter", "MemoryStore"]
 
@@ -82,7 +89,7 @@ class MemoryStore:
         max_bytes: The maximum size of all rows and payloads, unfinished uploads included; more raises `StorageFull`.
             None sets no limit.
         clock: The clock that dates roots and payloads.
-        slice_seconds: How exactly it is remembered when pages were put (`coregw.store.recent`).
+        slice_seconds: How exactly it is remembered when pages were put (`coregw.store.ages`).
     """
 
     def __init__(

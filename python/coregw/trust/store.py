@@ -14,9 +14,9 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from coregw._core import Cid
+from coregw.durability import sync_path
 from coregw.errors import InvalidInput, ProofError, Unavailable
 from coregw.extras import missing_extra
-from coregw.syncing import sync_path
 from coregw.trust.document import (
     MAX_HISTORY,
     MAX_NAMES,

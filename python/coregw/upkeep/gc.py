@@ -17,19 +17,15 @@ from pathlib import Path
 from typing import Final
 
 from coregw._core import Cid
-from coregw.engine.publications.log import checkpoint_key, signed_checkpoint
-from coregw.engine.publications.records import decode_record, revision_prefix
+from coregw.concurrency import finish
+from coregw.engine.records import checkpoint_key, decode_record, revision_prefix, signed_checkpoint
 from coregw.errors import Unavailable
-from coregw.messages.maintenance import GarbageCollected, GarbageRoot
-from coregw.messages.progress import Progress, ProgressCallback
+from coregw.messages.management import GarbageCollected, GarbageRoot, Progress, ProgressCallback
 from coregw.store import Stored, Table
 from coregw.store.collection import CollectableStore, Collection, Item, collect_in_turn
 from coregw.store.rocksdb import RocksStore
-from coregw.upkeep.listings import all_items
-from coregw.upkeep.marking import Marker, Marks, MemoryMarks, page_mark, payload_mark, root_mark
-from coregw.upkeep.marks import MarkFile
+from coregw.upkeep.marks import Marker, MarkFile, Marks, MemoryMarks, all_items, page_mark, payload_mark, root_mark
 from coregw.upkeep.pins import Pins
-from coregw.waiting import to_end
 
 __all__ = ["MARKS_FOLDER", "MAX_LISTED", "collect_garbage"]
 
@@ -97,10 +93,10 @@ async def _marks_of(store: CollectableStore, folder: Path | None) -> AsyncIterat
     # Cancelled or not, each call ends first, since the next collection needs the file.
     making = asyncio.ensure_future(asyncio.to_thread(MarkFile, folder / MARKS_FOLDER))
     try:
-        marks = await to_end(making)
+        marks = await finish(making)
         yield marks
     finally:
-        await to_end(asyncio.ensure_future(asyncio.to_thread(making.result().close)))
+        await finish(asyncio.ensure_future(asyncio.to_thread(making.result().close)))
 
 
 class _Run:

@@ -22,8 +22,8 @@ from coregw.engine import Engine
 from coregw.errors import InvalidInput, Unavailable
 from coregw.messages import RootCreated
 from coregw.store.rocksdb import DATABASE, MARKER, RocksStore, open_store
-from coregw.upkeep.backup.files import using
-from coregw.upkeep.integrity.files import exclusive
+from coregw.upkeep.repair import exclusive
+from coregw.upkeep.repository import using
 
 __all__ = ["as_owner", "opened_directory", "opened_snapshot", "store_map"]
 

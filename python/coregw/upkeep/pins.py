@@ -14,7 +14,7 @@ import msgspec
 
 from coregw._core import Cid
 from coregw.errors import InvalidInput, RecordNotFound, RootNotFound, StoreDamaged
-from coregw.messages.maintenance import PinnedRoot
+from coregw.messages.management import PinnedRoot
 from coregw.store import Store, Table
 from coregw.undecodable import UNDECODABLE
 

@@ -8,7 +8,7 @@ use crate::metadata::Metadata;
 use crate::plan::{Files, Placement, Plan, TOP};
 use crate::writer::Writing;
 
-/// The name of the folder for incomplete files in a destination: `coregw.client.folders.partial.INSIDE`.
+/// The name of the folder for incomplete files in a destination: `coregw.client.folders.names.INSIDE`.
 const INCOMPLETE: &str = ".coregw.partial";
 
 /// The listings of a folder's two maps (protocol section 7), verified and joined page by page.

@@ -14,8 +14,7 @@ import pytest
 
 import coregw
 import serving
-from coregw.engine.scheduling.changes import Changes
-from coregw.engine.scheduling.placement import HEAVY_BODY_BYTES, MAX_CHANGES
+from coregw.engine.scheduling import HEAVY_BODY_BYTES, MAX_CHANGES, Changes
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
 

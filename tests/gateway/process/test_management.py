@@ -23,10 +23,10 @@ from coregw.engine import Engine
 from coregw.errors import InvalidInput, Unavailable
 from coregw.gateway.control import control_file
 from coregw.gateway.http.replies import Reply
-from coregw.gateway.maintenance.operations import Operations, Outcome
+from coregw.gateway.jobs import Operations, Outcome
 from coregw.gateway.management import serve_management
 from coregw.gateway.settings import Settings
-from coregw.messages.progress import Progress, ProgressCallback
+from coregw.messages.management import Progress, ProgressCallback
 from coregw.store.memory import MemoryStore
 
 if TYPE_CHECKING:

@@ -17,19 +17,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import serving
-from coregw.counters import Histogram
 from coregw.engine import Engine
 from coregw.errors import Unavailable
-from coregw.gateway.maintenance.operations import Operations
+from coregw.gateway.collectors import WorkerReports, operation_samples, report_forever
+from coregw.gateway.jobs import Operations
 from coregw.gateway.management import serve_management
-from coregw.gateway.metrics.families import FAMILIES, Kind
-from coregw.gateway.metrics.gathering import WorkerReports, report_forever
-from coregw.gateway.metrics.maintenance import operation_samples
-from coregw.gateway.metrics.samples import Sums, expose, number, spread
+from coregw.gateway.metrics import FAMILIES, Kind, Sums, expose, number, spread
 from coregw.gateway.settings import Settings
-from coregw.messages.maintenance import GarbageCollected
-from coregw.messages.progress import Progress, ProgressCallback
+from coregw.messages.management import GarbageCollected, Progress, ProgressCallback
 from coregw.store.memory import MemoryStore
+from coregw.telemetry import Histogram
 from worker_processes import until, workers_of
 
 Metrics = dict[str, dict[tuple[tuple[str, str], ...], float]]

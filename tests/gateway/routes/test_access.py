@@ -15,11 +15,11 @@ import serving
 from car_files import TYPE
 from coregw import Cid, payload_cid
 from coregw.engine import Engine
+from coregw.gateway.access import AccessToken, WriteAccess
 from coregw.gateway.app import HOT, create_app
 from coregw.gateway.context import Gateway
-from coregw.gateway.docs.document import operations_of
+from coregw.gateway.openapi import operations_of
 from coregw.gateway.settings import Settings
-from coregw.gateway.tokens import AccessToken, WriteAccess
 from coregw.store import Stored, Table
 from coregw.store.memory import MemoryStore
 

@@ -14,7 +14,7 @@ import pytest
 import coregw
 import serving
 from coregw.errors import InvalidInput
-from coregw.gateway.tokens import AccessToken
+from coregw.gateway.access import AccessToken
 from gateway.routes.admin_support import AUTHORIZATION, Scope
 
 Ask = Callable[..., httpx2.Response]

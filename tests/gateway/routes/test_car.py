@@ -286,7 +286,7 @@ def test_an_import_that_cannot_be_spooled_is_unavailable(
         raise OSError(24, "Too many open files")
 
     with serving.thread(MemoryStore()) as url, httpx2.Client(base_url=url, timeout=60) as session:
-        monkeypatch.setattr("coregw.engine.spool.tempfile.TemporaryFile", refuse)
+        monkeypatch.setattr("coregw.engine.cars.tempfile.TemporaryFile", refuse)
         expect_refusal(take(session, header(EMPTY) + block(EMPTY, b"\0"), is_spooled=True), 503, "unavailable")
         monkeypatch.undo()
         assert take(session, header(EMPTY) + block(EMPTY, b"\0")).status_code == 201

@@ -16,7 +16,7 @@ import diff_model
 from coregw.engine import Engine
 from coregw.errors import InvalidInput, ProofError, StoreDamaged
 from coregw.messages import decode
-from coregw.messages.diff import DiffResult
+from coregw.messages.query import DiffResult
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
 

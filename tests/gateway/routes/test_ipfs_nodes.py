@@ -13,7 +13,7 @@ import pytest
 
 import serving
 from coregw._core import Cid, Need, Operation, PageCache, encode_key, payload_cid
-from coregw.engine.blocks import top_block
+from coregw.engine.objects import top_block
 from coregw.errors import StoreDamaged
 from coregw.store import Table
 from coregw.store.memory import MemoryStore

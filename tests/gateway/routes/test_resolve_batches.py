@@ -14,7 +14,7 @@ import coregw
 import serving
 from coregw.engine import Engine
 from coregw.errors import StoreDamaged
-from coregw.messages.batch import MAX_BATCH_PATHS
+from coregw.messages.payloads import MAX_BATCH_PATHS
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
 

@@ -10,11 +10,11 @@ import pytest
 
 import serving
 from coregw.engine import Engine
+from coregw.gateway.access import AccessToken
 from coregw.gateway.app import HOT, Guarded, create_app
 from coregw.gateway.context import Gateway
-from coregw.gateway.docs.document import Operation, operations_of
+from coregw.gateway.openapi import Operation, operations_of
 from coregw.gateway.settings import Settings
-from coregw.gateway.tokens import AccessToken
 from coregw.store.memory import MemoryStore
 
 if TYPE_CHECKING:

@@ -28,15 +28,13 @@ import anyio.to_thread
 from msgspec import UNSET, UnsetType
 
 from coregw import _core
-from coregw.client.folders.parallel import for_each
 from coregw.client.operations.mutate import Changes
-from coregw.client.query import CidLike
+from coregw.concurrency import for_each
 from coregw.errors import Conflict, RootNotFound, TooLarge, Unavailable
-from coregw.folders.attributes import ATTRIBUTES_PATH
-from coregw.folders.survey import Skipped, Survey
-from coregw.folders.tree import ALL, Recorded
-from coregw.folders.upload_cache import UploadCache
+from coregw.folders.caches import UploadCache
+from coregw.folders.tree import ALL, ATTRIBUTES_PATH, Recorded, Skipped, Survey
 from coregw.messages import Change, Endpoint
+from coregw.verify import CidLike
 
 __all__ = ["AddProgress", "Added", "FolderSink", "add_folder"]
 

@@ -8,16 +8,24 @@ from pathlib import Path
 from typing import Literal
 
 from coregw import _core
-from coregw.client.driving.threads import Check, in_thread, to_end
-from coregw.client.folders.listing import Part, explained_elements, list_folder
-from coregw.client.folders.source import PayloadSource
-from coregw.client.query import CidLike
+from coregw.client.folders.listing import Part, PayloadSource, explained_elements, list_folder
+from coregw.concurrency import Check, in_stoppable_thread, in_thread
 from coregw.errors import InvalidInput, TooLarge
-from coregw.folders.attributes import Attributes, FolderEntry, decode_attributes, join_folder
 from coregw.folders.compare import MAX_COMPARED_ELEMENTS, FolderDifference, changed_ranges, compare_folders
-from coregw.folders.survey import Skipped, Survey, survey
-from coregw.folders.tree import Level, Recorded, unrecorded
+from coregw.folders.tree import (
+    Attributes,
+    FolderEntry,
+    Level,
+    Recorded,
+    Skipped,
+    Survey,
+    decode_attributes,
+    join_folder,
+    survey,
+    unrecorded,
+)
 from coregw.text import display_name
+from coregw.verify import CidLike
 
 __all__ = ["ComparedFolder", "compare_folder"]
 
@@ -86,10 +94,10 @@ async def compare_folder(
     ]
     named = {"/".join(each.segments): each.target for each in listed if each.target and each.segments[-1] in _IGNORES}
     purpose: Literal["strict", "as-added"] = "as-added" if as_added else "strict"
-    found = await in_thread(survey, path, exclude, gitignore, purpose, named if as_added else None)
+    found = await in_stoppable_thread(survey, path, exclude, gitignore, purpose, named if as_added else None)
     recorded = _recorded([entry.attributes for entry in listed if entry.attributes is not None], attributes)
-    hashed = await in_thread(_core.hash_survey, found, cid.suite, None, recorded.xattrs)
-    local = await to_end(_entries, hashed, recorded)
+    hashed = await in_stoppable_thread(_core.hash_survey, found, cid.suite, None, recorded.xattrs)
+    local = await in_thread(_entries, hashed, recorded)
     places = {entry.path: place for place, entry in enumerate(hashed)}
     differences = [
         changed
@@ -109,7 +117,7 @@ async def compare_folder(
     differences.sort(key=lambda each: each.segments)
     explaining: list[Skipped] = []
     if differences and not as_added:
-        explaining = await in_thread(_explaining, path, exclude, named, recorded.attributes, differences)
+        explaining = await in_stoppable_thread(_explaining, path, exclude, named, recorded.attributes, differences)
     return ComparedFolder(differences, recorded, skipped, sorted(left_out), explaining)
 
 
@@ -207,7 +215,7 @@ async def _with_ranges(
     if has_same_size:
         file = surveyed.location(place)
         top = file.parents[len(found.segments) - 1]
-        if (await in_thread(_core.files_match, top, [(file.relative_to(top), parts)]))[0]:
+        if (await in_stoppable_thread(_core.files_match, top, [(file.relative_to(top), parts)]))[0]:
             return replace(found, before=None, after=None) if found.attributes else None
     chunks = hashed.chunks(place)
     if chunks is None or not is_list:

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NoReturn
 
 from coregw._core import Cid, Map, encode_attributes
-from coregw.client.folders.levels import decoded_record, folder_tree
 from coregw.client.folders.names import check_new_path
+from coregw.client.folders.paths import decoded_record, folder_tree
 from coregw.client.sync import Client
 from coregw.errors import Conflict, InvalidInput, PathNotFound
-from coregw.folders.attributes import ATTRIBUTES_PATH, RESERVED_NAME, FolderEntry, attributes_root
+from coregw.folders.tree import ATTRIBUTES_PATH, RESERVED_NAME, FolderEntry, attributes_root
 from coregw.text import printable
 
 __all__ = ["change_folder", "is_folder", "move_path", "put_tree", "remove_paths"]

@@ -1,28 +1,29 @@
-"""The complete, proven listing of a folder: its files, links and folders, with their attributes and payloads."""
+"""The complete, proven listing of a folder."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
 
 from coregw import _core
-from coregw.client.folders.parallel import for_each
-from coregw.client.folders.source import PayloadSource
 from coregw.client.operations.tree import FREE_DEPTH, PAGE_ENTRIES
-from coregw.client.query import scan
+from coregw.client.query import Proven, Query, scan
 from coregw.client.settings import ClientSettings
+from coregw.concurrency import for_each
 from coregw.errors import InvalidInput, TooLarge
-from coregw.folders.attributes import Attributes, FolderEntry
+from coregw.folders.tree import Attributes, FolderEntry
 from coregw.text import printable
+from coregw.verify import CidLike
 
 __all__ = [
     "EntryCount",
     "FileLists",
     "Nested",
     "Part",
+    "PayloadSource",
     "PlannedFile",
     "Signal",
     "Taken",
@@ -31,6 +32,31 @@ __all__ = [
     "list_parts",
     "walk_folder",
 ]
+
+T = TypeVar("T")
+
+
+class PayloadSource(Protocol):
+    """The methods of `coregw.client.AsyncClient` that list trees and fetch payloads."""
+
+    @property
+    def settings(self) -> ClientSettings:
+        """The client's limits."""
+
+    async def query(self, query: Query[T]) -> Proven[T]:
+        """Send a query and return the verified value with its proof."""
+
+    async def list_elements(
+        self, target: CidLike, *, limit: Callable[[int, int], int] | None = None
+    ) -> list[tuple[str, int]]:
+        """Return the payloads of a file that is a list, with their sizes."""
+
+    async def get_payload(self, cid: CidLike) -> bytes:
+        """Return the verified bytes of a payload."""
+
+    async def get_payloads(self, request: _core.PayloadSink) -> None:
+        """Request payloads and give the answer to their sink."""
+
 
 Part = tuple[str, int | None]
 """A payload of a file and its size, if that is known."""

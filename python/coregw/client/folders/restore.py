@@ -21,28 +21,34 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from coregw import _core
-from coregw.client.driving.threads import Check, in_thread, to_end
 from coregw.client.folders.destination import (
     Existing,
+    Extras,
     FileStates,
     Rights,
     check_destination,
     free_bytes,
     publish,
     remove,
+    set_extras,
     survey_existing,
 )
-from coregw.client.folders.filling import Filler, attributes_of, is_exec_bit, link_of
-from coregw.client.folders.listing import FileLists, PlannedFile, list_folder, list_parts
+from coregw.client.folders.filling import (
+    Filler,
+    Partial,
+    attributes_of,
+    discard_abandoned,
+    is_exec_bit,
+    link_of,
+    partial_folder,
+)
+from coregw.client.folders.listing import FileLists, PayloadSource, PlannedFile, list_folder, list_parts
 from coregw.client.folders.names import INSIDE, TOP, Paths, is_git, leads_outside, refused, refused_git
-from coregw.client.folders.owners import Extras, set_extras
-from coregw.client.folders.partial import Partial, discard_abandoned, partial_folder
-from coregw.client.folders.source import PayloadSource
-from coregw.client.query import CidLike
+from coregw.concurrency import Check, in_stoppable_thread, in_thread
 from coregw.errors import InvalidInput
-from coregw.folders.attributes import FolderEntry
-from coregw.folders.restore_cache import RestoreCache
-from coregw.folders.survey import Skipped, survey
+from coregw.folders.caches import RestoreCache
+from coregw.folders.tree import FolderEntry, Skipped, survey
+from coregw.verify import CidLike
 
 __all__ = ["Deletion", "Extras", "Links", "RestorePlan", "Restored", "plan_restore", "restore_folder"]
 
@@ -329,12 +335,12 @@ class _Restore:
         """Write everything to a new or empty folder, at once."""
         top, existed = self._destination, self._destination.exists()
         if existed:
-            await in_thread(discard_abandoned, top)
+            await in_stoppable_thread(discard_abandoned, top)
         with _changeable(top), partial_folder(top, is_inside=existed) as partial:
             done, folders = await self._fill(partial, is_moved=existed)
             publish(partial.tree, top, existed=existed)
-            await to_end(self._finish_top_folders, folders)
-            await to_end(self._states.save, top, partial.now)
+            await in_thread(self._finish_top_folders, folders)
+            await in_thread(self._states.save, top, partial.now)
         return done
 
     async def _fill(self, partial: Partial, *, is_moved: bool) -> tuple[Restored, list[FolderEntry]]:
@@ -357,11 +363,11 @@ class _Restore:
         """Change what is different, one file after the other."""
         top = self._destination
         named = await self._named()
-        await in_thread(discard_abandoned, top)
+        await in_stoppable_thread(discard_abandoned, top)
         top.mkdir(exist_ok=True)
         with _changeable(top), partial_folder(top, is_inside=True) as partial:
             done, _ = await self._change(top, partial, named, delete=delete)
-            await to_end(self._states.save, top, partial.now)
+            await in_thread(self._states.save, top, partial.now)
         return done
 
     async def plan(self, *, delete: Deletion | None) -> RestorePlan:
@@ -369,10 +375,10 @@ class _Restore:
         top = self._destination
         named = await self._named()
         rights = Rights(top, named.paths, are_given=False)
-        there = _There(named.paths, await in_thread(survey_existing, top, named.paths, rights))
+        there = _There(named.paths, await in_stoppable_thread(survey_existing, top, named.paths, rights))
         tree = await self._tree(top, named, there)
         if delete:
-            there.spare(await in_thread(delete.spared, top))
+            there.spare(await in_stoppable_thread(delete.spared, top))
         right = await self._matching(tree, top, there.found)
         paths = tree.paths
         made = self._made(tree, there, right)
@@ -381,7 +387,7 @@ class _Restore:
         created = [paths.path(number) for number in made if number not in above and not there.is_replaced(number)]
         replaced = [paths.path(number) for number in made if there.is_replaced(number)]
         deleted = [paths.path(number) for number in there.in_the_way] if delete else []
-        surplus = await in_thread(there.surplus, top) if delete else []
+        surplus = await in_stoppable_thread(there.surplus, top) if delete else []
         deleted += [(*paths.path(folder), *below) for folder, below in surplus]
         skipped = self._skipped(entry.segments for _, entry in tree.skipped)
         return RestorePlan(sorted(created), sorted(replaced), sorted(deleted), len(right), skipped)
@@ -450,7 +456,7 @@ class _Restore:
         skipped: list[tuple[int, FolderEntry]] = []
         if self._choices.links == "inside":
             targets = {number: link_of(entry)[0] for number, entry in links}
-            links, skipped = await in_thread(_split_links, links, _Maps(self._destination, paths, targets))
+            links, skipped = await in_stoppable_thread(_split_links, links, _Maps(self._destination, paths, targets))
         there.leave_out(number for number, _ in skipped)
         sizes = [file.size for file in files]
         self._started(None if None in sizes else sum(size or 0 for size in sizes))
@@ -460,10 +466,10 @@ class _Restore:
         self, top: Path, partial: Partial, named: _Named, *, delete: Deletion | None
     ) -> tuple[Restored, _Tree]:
         with Rights(top, named.paths) as rights:
-            there = _There(named.paths, await in_thread(survey_existing, top, named.paths, rights))
+            there = _There(named.paths, await in_stoppable_thread(survey_existing, top, named.paths, rights))
             tree = await self._tree(top, named, there)
             if delete:
-                there.spare(await in_thread(delete.spared, top))
+                there.spare(await in_stoppable_thread(delete.spared, top))
             right = await self._matching(tree, top, there.found)
             made = self._made(tree, there, right)
             is_moved = top != self._destination
@@ -481,13 +487,13 @@ class _Restore:
         if free is not None:
             free += sum(found.states[number].st_size for number in replaced if number in found.states)
         is_moved = top != self._destination
-        surplus = await in_thread(there.surplus, top) if delete else []
+        surplus = await in_stoppable_thread(there.surplus, top) if delete else []
         with closing(_core.FolderWriter(top, partial.files, is_moved=is_moved, max_bytes=free)) as writer:
             self._add(writer, changes, top)
             folders = {paths.above[number] for number in (*made, *there.in_the_way)} | {each for each, _ in surplus}
-            await in_thread(rights.give, {each for each in folders if each == TOP or there.is_folder(each)})
+            await in_stoppable_thread(rights.give, {each for each in folders if each == TOP or there.is_folder(each)})
             in_the_way = [(paths.above[number], (paths.names[number],)) for number in there.in_the_way]
-            await in_thread(remove, top, paths, in_the_way)
+            await in_stoppable_thread(remove, top, paths, in_the_way)
             await self._filler(writer).write_planned(lambda check: remove(top, paths, surplus, check))
             skipped = self._skipped(entry.segments for _, entry in tree.skipped)
             if any(self._choices.extras):
@@ -503,7 +509,7 @@ class _Restore:
                     for file in tree.files
                     if file.number not in right
                 }
-                left_out = await in_thread(set_extras, top, paths, numbered, inodes, self._choices.extras)
+                left_out = await in_stoppable_thread(set_extras, top, paths, numbered, inodes, self._choices.extras)
                 skipped += [Skipped(self._destination / each.file.relative_to(top), each.why) for each in left_out]
             return Restored(
                 len(tree.files) - len(right),
@@ -572,7 +578,7 @@ class _Restore:
     async def _matching(self, tree: _Tree, top: Path, found: Existing) -> set[int]:
         """Return the numbers of the files that have the right bytes."""
         candidates = [file for file in tree.files if file.number in found.states]
-        right, unknown = await in_thread(self._states.known, found.states, candidates)
+        right, unknown = await in_stoppable_thread(self._states.known, found.states, candidates)
         self._progress(sum(file.size or 0 for file in candidates if file.number in right))
         while unknown:
             batch: list[PlannedFile] = []
@@ -581,7 +587,7 @@ class _Restore:
                 batch.append(unknown.pop())
                 size += batch[-1].size or 0
             files = [("/".join(file.segments), file.parts) for file in batch]
-            matches = await in_thread(_core.files_match, top, files)
+            matches = await in_stoppable_thread(_core.files_match, top, files)
             matching = [file for file, is_match in zip(batch, matches, strict=True) if is_match]
             right.update(file.number for file in matching)
             self._progress(sum(file.size or 0 for file in matching))

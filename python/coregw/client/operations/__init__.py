@@ -13,32 +13,26 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from coregw.client.operations import (
-        batch,
-        car,
+        car_export,
+        car_import,
         diff,
-        folder_diff,
         lookup,
         mutate,
-        paths,
-        payload,
-        publication,
-        record,
-        root,
+        payloads,
+        publications,
+        roots,
         tree,
     )
 
 __all__ = [
-    "batch",
-    "car",
+    "car_export",
+    "car_import",
     "diff",
-    "folder_diff",
     "lookup",
     "mutate",
-    "paths",
-    "payload",
-    "publication",
-    "record",
-    "root",
+    "payloads",
+    "publications",
+    "roots",
     "tree",
 ]
 

@@ -12,15 +12,14 @@ from typing import Literal
 from msgspec import UNSET, UnsetType
 
 from coregw import _core
-from coregw.client.exchange.answers import decode
-from coregw.client.exchange.call import Answer, Call, SentOnce
-from coregw.client.operations.paths import prove_keys
-from coregw.client.operations.steps import Steps, attempt, check_same_cid, in_context
-from coregw.client.part_size import PartSize
-from coregw.client.query import CidLike, PathLike, encode, map_proof, segments_of
+from coregw.client.operations.lookup import prove_keys
+from coregw.client.operations.steps import PartSize, Steps, attempt, check_same_cid, in_context
+from coregw.client.query import encode, map_proof, segments_of
 from coregw.client.settings import ClientSettings
+from coregw.client.transport.exchange import Answer, Call, SentOnce, decode
 from coregw.errors import InvalidInput, PathNotFound, ProofError
 from coregw.messages import Change, Delta, Endpoint, MutationReceipt, MutationRequest, TransitionRequest
+from coregw.verify import CidLike, PathLike
 
 __all__ = ["Changes", "apply_changes", "checked_root", "mutate", "update"]
 

@@ -10,12 +10,13 @@ from typing import Literal, NamedTuple
 
 from coregw import _core
 from coregw.client.operations.lookup import value
-from coregw.client.operations.payload import get_payload
+from coregw.client.operations.payloads import get_payload
 from coregw.client.operations.steps import Item, Steps, Stream
-from coregw.client.query import CidLike, PathLike, map_proof, read_range, resolve, scan, segments_of
+from coregw.client.query import map_proof, read_range, resolve, scan, segments_of
 from coregw.client.settings import ClientSettings
 from coregw.errors import InvalidInput, ProofError, TooLarge, UnprovenAbsence
-from coregw.folders.attributes import ATTRIBUTES_PATH
+from coregw.folders.tree import ATTRIBUTES_PATH
+from coregw.verify import CidLike, PathLike
 
 __all__ = [
     "FREE_DEPTH",
@@ -108,7 +109,7 @@ def locate(settings: ClientSettings, root: CidLike, path: PathLike) -> Steps[tup
     map, from none to all segments, and the rest as a directory in that map.
 
     Raises:
-        PathNotFound: No split of the path leads to anything; see `coregw.client.absence`.
+        PathNotFound: No split of the path leads to anything; see `coregw.client.operations.lookup`.
         ProofError: The gateway found nothing, but its own proofs show that there is something.
     """
     segments = segments_of(path)
@@ -127,7 +128,7 @@ def locate(settings: ClientSettings, root: CidLike, path: PathLike) -> Steps[tup
             return page.entries[0][1], []
         if page.entries:
             return target, rest
-    from coregw.client.absence import prove_absent  # noqa: PLC0415 - commands load what they use
+    from coregw.client.operations.lookup import prove_absent  # noqa: PLC0415 - commands load what they use
 
     return (yield from prove_absent(settings, root, segments))
 

@@ -14,9 +14,8 @@ from functools import partial
 from types import TracebackType
 from typing import IO, Final, Self
 
-from coregw.client.folders.parallel import for_each
-from coregw.client.static.explorer import EXPLORER_TYPES
-from coregw.client.static.tree import MAX_SMALL_BYTES, NO_PAYLOADS, TreeState
+from coregw.client.static.tree import EXPLORER_TYPES, MAX_SMALL_BYTES, NO_PAYLOADS, TreeState
+from coregw.concurrency import for_each
 from coregw.store.buckets import Bucket, first_bytes, next_names
 
 __all__ = ["StaticBucket"]

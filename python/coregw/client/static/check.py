@@ -11,13 +11,12 @@ from typing import Final
 import msgspec
 
 from coregw._core import Cid, page_links
-from coregw.client.folders.parallel import for_each
-from coregw.client.static.folder import MARK
-from coregw.client.static.place import open_tree
+from coregw.client.static.folder import MARK, open_tree
 from coregw.client.static.tree import SCOPES, StaticTree, record_path
-from coregw.engine.objects.checks import ObjectChecks
+from coregw.concurrency import for_each
+from coregw.engine.objects import ObjectChecks
 from coregw.errors import InvalidInput
-from coregw.messages.record import PublishedRecord
+from coregw.messages.management import PublishedRecord
 from coregw.store.origin import page_path, payload_path, root_path
 from coregw.undecodable import UNDECODABLE
 
@@ -52,7 +51,7 @@ async def check_static(place: Path | str, progress: Callable[[int], None] = lamb
     If every page has what it leads to, every root is complete. O(bytes), memory for all names (about 150 bytes each).
 
     Args:
-        place: The folder of the tree, or a bucket, as for `coregw.client.static.place.open_tree`.
+        place: The folder of the tree, or a bucket, as for `coregw.client.static.folder.open_tree`.
         progress: Called with further numbers of bytes that were read.
 
     Raises:

@@ -1,9 +1,11 @@
-"""Export of roots to a static tree: only what is not there, and each page after all that it leads to."""
+"""Export of roots as a static tree, with payloads copied from a gateway or another tree."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,23 +14,128 @@ from typing import Final
 import msgspec
 
 from coregw._core import Cid, PageLinks, page_links
-from coregw.client.connection import ConnectionOptions
-from coregw.client.operations.record import check_name
-from coregw.client.query import CidLike
-from coregw.client.settings import ClientSettings
-from coregw.client.static.explorer import explorer_files
-from coregw.client.static.payloads import PayloadCopier
-from coregw.client.static.place import open_tree
-from coregw.client.static.source import open_source
-from coregw.client.static.tree import StaticTree, record_path
-from coregw.engine.objects.checks import ObjectChecks
-from coregw.errors import InvalidInput, RootNotFound, StoreDamaged
-from coregw.messages.record import PublishedRecord
+from coregw.client.operations.publications import check_name
+from coregw.client.settings import ClientSettings, ConnectionOptions
+from coregw.client.static.folder import open_tree
+from coregw.client.static.tree import StaticTree, explorer_files, record_path
+from coregw.client.static.upstream import HttpUpstream
+from coregw.client.transport.gateways import Address
+from coregw.concurrency import for_each
+from coregw.engine.objects import ObjectChecks
+from coregw.errors import InvalidInput, PayloadNotFound, RootNotFound, StoreDamaged, TooLarge
+from coregw.messages.management import PublishedRecord
 from coregw.store import Table
-from coregw.store.origin import OriginStore, page_path, payload_path, root_path
+from coregw.store.origin import RAW, OriginStore, page_path, payload_path, root_path
 from coregw.undecodable import UNDECODABLE
+from coregw.verify import CidLike
 
-__all__ = ["Exported", "export_static"]
+__all__ = ["Exported", "PayloadCopier", "export_static", "open_source"]
+
+_ALONE_AT_ONCE: Final = 16
+
+_ANSWERS_AT_ONCE: Final = 4
+
+_ANSWER_BYTES: Final = 4 << 20
+"""The maximum size of an answer with many payloads, which is kept in memory."""
+
+_SHORT_BYTES: Final = _ANSWER_BYTES // 4
+
+_FIRST_BATCH: Final = 64
+
+_MAX_BATCH: Final = 1024
+
+
+class PayloadCopier:
+    """Copies payloads that are missing, by the fewest requests that its memory allows.
+
+    The sizes of payloads are known only when they come. So the number that is requested together grows while answers
+    are short, and is halved when one exceeds its limit; a payload that does so alone is streamed.
+
+    Args:
+        store: The source, which checks what it reads.
+        tree: The destination.
+        copied: Called with the size of each payload that was written.
+    """
+
+    def __init__(self, store: OriginStore, tree: StaticTree, copied: Callable[[int], None]) -> None:
+        self._store = store
+        self._tree = tree
+        self._copied = copied
+        self._batch = _FIRST_BATCH
+
+    async def copy(self, multihashes: Iterable[bytes]) -> None:
+        """Copy payloads, by multihash.
+
+        Raises:
+            PayloadNotFound: The source does not hold one of them.
+            UpstreamDamaged, Unavailable, OSError: As `coregw.client.static.export.export_static`.
+        """
+        waiting = deque(multihashes)
+
+        async def alone(multihash: bytes) -> None:
+            await self._copy_alone(multihash)
+
+        if not self._store.upstream.has_batches:
+            await for_each(waiting, alone, _ALONE_AT_ONCE)
+            return
+
+        async def work(_: int) -> None:
+            while waiting:
+                some = [waiting.popleft() for _ in range(min(self._batch, len(waiting)))]
+                waiting.extend(await self._copy_together(some))
+
+        await for_each(range(_ANSWERS_AT_ONCE), work, _ANSWERS_AT_ONCE)
+
+    async def _copy_together(self, multihashes: list[bytes]) -> list[bytes]:
+        """Copy payloads that come in one answer. Returns those that have to be requested in a shorter one."""
+        if len(multihashes) == 1:
+            if await self._copy_alone(multihashes[0]) < _SHORT_BYTES:
+                self._batch = max(self._batch, 2)
+            return []
+        try:
+            found = await self._store.payload_batch(multihashes, _ANSWER_BYTES)
+        except TooLarge:
+            self._batch = min(self._batch, len(multihashes) // 2)
+            return multihashes
+        pairs = [*zip(multihashes, found, strict=True)]
+        new = [(payload_path(name), data) for name, data in pairs if data is not None]
+        await self._tree.put(new)
+        for _, data in new:
+            self._copied(len(data))
+        if sum(len(data) for _, data in new) < _SHORT_BYTES:
+            self._batch = min(_MAX_BATCH, max(self._batch, 2 * len(multihashes)))
+        for name in (name for name, data in pairs if data is None):
+            await self._copy_alone(name)
+        return []
+
+    async def _copy_alone(self, multihash: bytes) -> int:
+        """Copy a payload of any size, and return the size."""
+        file = await self._store.open_payload(multihash)
+        if file is None:
+            name, url = Cid(RAW + multihash).text, self._store.upstream.url
+            raise PayloadNotFound(f"{url} does not hold the payload {name}; the source must hold everything")
+        with file:
+            size = await self._tree.put_file(payload_path(multihash), file)
+        self._copied(size)
+        return size
+
+
+@asynccontextmanager
+async def open_source(
+    url: str, settings: ClientSettings, connection: ConnectionOptions | None = None
+) -> AsyncGenerator[tuple[OriginStore, HttpUpstream], None]:
+    """Open a store that reads from an address, and what counts its requests.
+
+    Raises:
+        InvalidInput: `url` is not an address.
+    """
+    upstream = HttpUpstream(Address.parse(url), settings, connection)
+    store = OriginStore(upstream, ObjectChecks(), requests_at_once=settings.connections)
+    try:
+        yield store, upstream
+    finally:
+        await store.close()
+
 
 _PAGES_AT_ONCE: Final = 64
 
@@ -75,7 +182,7 @@ async def export_static(
     Args:
         source: The address of a gateway, or ``static+`` and that of another static tree.
         root: The root of a map or list.
-        place: The folder of the static tree, or a bucket, as for `coregw.client.static.place.open_tree`.
+        place: The folder of the static tree, or a bucket, as for `coregw.client.static.folder.open_tree`.
         payloads: Whether payloads are written, too; otherwise readers must have them from elsewhere.
         name: A scope and a name under which the root is published in the tree, by a small file that is replaced.
         explorer: Whether the explorer is written, too: ``index.html`` and what it loads. It replaces another one.

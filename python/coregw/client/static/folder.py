@@ -1,4 +1,4 @@
-"""A static tree in a folder: files that appear whole, under names that never change their contents.
+"""A static tree in a folder, and the place that an address names.
 
 ``.coregw-export`` is in it while an export runs, and after one was interrupted: a power cut may have broken the order
 in which files were written, and the files themselves, so the next export reads and checks what is there.
@@ -16,19 +16,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
 
-from coregw.client.static.tree import MAX_SMALL_BYTES, NO_PAYLOADS, TreeState
+from coregw.client.static.tree import MAX_SMALL_BYTES, NO_PAYLOADS, StaticTree, TreeState
+from coregw.durability import sync_path
 from coregw.errors import InvalidInput
 from coregw.extras import missing_extra
-from coregw.syncing import sync_path
 
 try:
     import fcntl
 except ModuleNotFoundError as error:
     raise missing_extra(error, "writing a static tree to a folder", "client") from None
 
-__all__ = ["MARK", "TEMPORARY", "StaticFolder"]
+__all__ = ["MARK", "TEMPORARY", "StaticFolder", "open_tree"]
 
 MARK: Final = ".coregw-export"
+
 TEMPORARY: Final = ".coregw-new-"
 """The start of the names of files that are being written."""
 
@@ -181,3 +182,22 @@ class _NewFile:
             self._partial.replace(self._path)
         else:
             self._partial.unlink()
+
+
+def open_tree(place: str | Path, *, payloads: bool = True) -> StaticTree:
+    """Return the static tree at a place, which may be empty.
+
+    Args:
+        place: A folder, or ``s3://BUCKET[/PREFIX][?endpoint=URL&region=NAME]``, with credentials in
+            ``AWS_ACCESS_KEY_ID`` and the other variables of AWS.
+        payloads: Whether an export writes payloads.
+
+    Raises:
+        InvalidInput: The address of the bucket is malformed.
+        MissingExtraError: A bucket needs the extra ``s3``.
+    """
+    if isinstance(place, str) and place.startswith("s3://"):
+        from coregw.client.static.bucket import StaticBucket  # noqa: PLC0415 - needs an extra of its own
+
+        return StaticBucket(place, payloads=payloads)
+    return StaticFolder(Path(place), payloads=payloads)

@@ -1,4 +1,4 @@
-"""The transport of a client of a static tree: answers its calls in this process, as a gateway would over HTTP.
+"""Answers to a client from a static tree, without a gateway.
 
 A call is served by the engine of the gateway, over a store that reads the tree. Answers, and errors with their codes,
 are those of a gateway byte for byte, and the client verifies them like any other.
@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from dataclasses import replace
 from functools import partial
 from typing import IO, Final
 
 import msgspec
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from msgspec import UNSET
 
 from coregw import _core
-from coregw.client.connection import ConnectionOptions
-from coregw.client.exchange.answers import error_from
-from coregw.client.exchange.attempt import Attempt
-from coregw.client.exchange.call import OCTETS, Answer, Call
-from coregw.client.settings import MIB, ClientSettings
+from coregw.client.settings import MIB, ClientSettings, ConnectionOptions
 from coregw.client.static.upstream import HttpUpstream
-from coregw.client.transport.address import Address
-from coregw.client.transport.retries import Retries
+from coregw.client.transport.exchange import OCTETS, Answer, Attempt, Call, error_from
+from coregw.client.transport.gateways import Address, Gateways, Retries, watch_forks
 from coregw.engine import Engine
-from coregw.engine.objects.checks import ObjectChecks
+from coregw.engine.objects import ObjectChecks
 from coregw.errors import (
     ERROR_CODES,
     CoregwError,
@@ -42,16 +40,24 @@ from coregw.errors import (
 from coregw.messages import Error, encode
 from coregw.store.origin import OriginStore
 
-__all__ = ["StaticTransport"]
+__all__ = ["BlockingStaticTransport", "StaticTransport"]
 
 _CACHE_BYTES: Final = 64 * MIB
+
 _CHUNK_BYTES: Final = 256 << 10
+
 _IDENTITY: Final = "identity"
+
 _DIFF: Final = re.compile(r"/v1/roots/([a-z0-9]+)/diff/([a-z0-9]+)")
+
 _CAR: Final = re.compile(r"/v1/roots/([a-z0-9]+)/car")
+
 _PAYLOAD: Final = re.compile(r"/v1/cas/([a-z0-9]+)")
+
 _RECORD: Final = re.compile(r"/admin/v1/scopes/([A-Za-z0-9._-]{1,128})/roots/([A-Za-z0-9._-]{1,128})")
+
 _PUBLICATION: Final = re.compile(r"/v1/publications/([A-Za-z0-9._-]{1,128})/([A-Za-z0-9._-]{1,128})")
+
 _MAX_RECORD_BYTES: Final = 4096
 
 
@@ -215,3 +221,68 @@ def _as_from_a_gateway(call: Call, error: CoregwError) -> CoregwError:
         return error
     details = UNSET if error.details is None else msgspec.Raw(error.details)
     return error_from(call, known.status, encode(Error(error=error.code, message=error.message, details=details)))
+
+
+class BlockingStaticTransport:
+    """Answers the calls of a blocking client. Safe to share between threads, and to use after a fork.
+
+    Args:
+        address: The static tree.
+        settings: The client's settings.
+        connection: How the tree's server is reached.
+    """
+
+    def __init__(self, address: Address, settings: ClientSettings, connection: ConnectionOptions) -> None:
+        self._address = address
+        self._settings = settings
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._opened = ExitStack()
+        self._running: tuple[BlockingPortal, StaticTransport] | None = self._start()
+        watch_forks(self)
+
+    def _start(self) -> tuple[BlockingPortal, StaticTransport]:
+        try:
+            portal: BlockingPortal = self._opened.enter_context(start_blocking_portal())
+            transport = portal.call(StaticTransport, self._address, self._settings, self._connection)
+            self._opened.callback(portal.call, transport.aclose)
+        except BaseException:
+            self._opened.close()
+            raise
+        return portal, transport
+
+    def _started(self) -> tuple[BlockingPortal, StaticTransport]:
+        running = self._running
+        if running is None:
+            with self._lock:
+                running = self._running = self._running or self._start()
+        return running
+
+    def forked(self) -> object:
+        """Forget the thread of the parent process, and return what is its own."""
+        kept = self._opened, self._running
+        self._lock, self._opened, self._running = threading.Lock(), ExitStack(), None
+        return kept
+
+    @property
+    def gateways(self) -> Gateways:
+        """The tree as the one gateway of a list."""
+        return self._started()[1].gateways
+
+    def retries(self) -> Retries:
+        """Return the retries of one call; see `StaticTransport.retries`."""
+        return self._started()[1].retries()
+
+    def exchange(self, call: Call) -> Answer:
+        """Answer a call; see `StaticTransport.exchange`. Sinks are called in the other thread."""
+        portal, transport = self._started()
+        future = portal.start_task_soon(transport.exchange, call)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Close the connections and end the thread. Idempotent."""
+        self._opened.close()

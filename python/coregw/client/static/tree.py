@@ -1,4 +1,4 @@
-"""The place of a static tree, a folder or a bucket, as exports and checks use it.
+"""A static tree as exports and checks use it, and the explorer in it.
 
 ```
 v1/pages/{digest}     pages                    each only when all that it leads to is there
@@ -15,12 +15,23 @@ does not look below it. Where that order may be broken, there may be gaps, and a
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from importlib.resources import files
 from types import TracebackType
 from typing import IO, Final, NamedTuple, Protocol, Self
 
-__all__ = ["MAX_SMALL_BYTES", "NO_PAYLOADS", "SCOPES", "StaticTree", "TreeState", "record_path"]
+__all__ = [
+    "EXPLORER_TYPES",
+    "MAX_SMALL_BYTES",
+    "NO_PAYLOADS",
+    "SCOPES",
+    "StaticTree",
+    "TreeState",
+    "explorer_files",
+    "record_path",
+]
 
 NO_PAYLOADS: Final = ".coregw-no-payloads"
+
 MAX_SMALL_BYTES: Final = 64 << 10
 """More than a page or a published record has."""
 
@@ -104,3 +115,17 @@ class StaticTree(Protocol):
 def record_path(scope: str, name: str) -> str:
     """Return the path of a published name."""
     return f"/{SCOPES}/{scope}/roots/{name}"
+
+
+EXPLORER_TYPES: Final = {
+    "/index.html": "text/html; charset=utf-8",
+    "/explorer.js": "text/javascript; charset=utf-8",
+    "/explorer-style.css": "text/css; charset=utf-8",
+}
+"""The media types of the files by path."""
+
+
+def explorer_files() -> list[tuple[str, bytes]]:
+    """Return the files by path; the page itself is last, after what it loads."""
+    folder = files("coregw") / "gateway" / "explorer"
+    return [(path, folder.joinpath(path[1:]).read_bytes()) for path in reversed(EXPLORER_TYPES)]

@@ -6,15 +6,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from coregw._core import Cid
-from coregw.client.connection import ConnectionOptions
-from coregw.client.exchange.call import Answer, Call, Sink
 from coregw.client.query import encode
-from coregw.client.settings import ClientSettings
-from coregw.client.transport.address import Address
+from coregw.client.settings import ClientSettings, ConnectionOptions
 from coregw.client.transport.asynchronous import AsyncTransport
-from coregw.client.transport.gateways import Gateways
+from coregw.client.transport.exchange import Answer, Call, Sink
+from coregw.client.transport.gateways import Address, Gateways
 from coregw.errors import CoregwError, NotFound, ProofError
-from coregw.messages.batch import GetBatchRequest, GetPagesRequest
+from coregw.messages.payloads import GetBatchRequest, GetPagesRequest
 from coregw.store.origin import RAW
 
 __all__ = ["HttpUpstream"]
@@ -125,7 +123,7 @@ class HttpUpstream:
 
 
 class _Object:
-    """An object as it arrives, counted (`coregw.client.exchange.call.Partial`)."""
+    """An object as it arrives, counted (`coregw.client.transport.exchange.Partial`)."""
 
     def __init__(self, upstream: HttpUpstream, sink: Callable[[], Sink]) -> None:
         self._upstream = upstream

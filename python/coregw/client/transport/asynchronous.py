@@ -7,16 +7,19 @@ import time
 
 import pycurl
 
-from coregw.client.driving.threads import to_end
-from coregw.client.exchange.attempt import Attempt
-from coregw.client.exchange.call import Answer, Call
 from coregw.client.settings import ClientSettings
-from coregw.client.transport.forks import watch_forks
-from coregw.client.transport.gateways import Gateways, Target
+from coregw.client.transport.exchange import Answer, Attempt, Call
+from coregw.client.transport.gateways import (
+    Gateways,
+    Retries,
+    Target,
+    is_logged,
+    log_exchange,
+    milliseconds,
+    watch_forks,
+)
 from coregw.client.transport.handle import Handle
-from coregw.client.transport.log import is_logged, log_exchange
-from coregw.client.transport.options import milliseconds
-from coregw.client.transport.retries import Retries
+from coregw.concurrency import in_thread
 from coregw.errors import CoregwError
 
 __all__ = ["AsyncTransport"]
@@ -121,7 +124,7 @@ class AsyncTransport:
             wake.clear()
             if handle.is_starved and handle.chunks is not None:
                 # in a worker thread, because reading a file blocks
-                chunk = await to_end(next, handle.chunks, None)
+                chunk = await in_thread(next, handle.chunks, None)
                 if not transfer.done():
                     handle.supply(chunk)
             handle.process()  # what has arrived postpones the deadline

@@ -19,8 +19,7 @@ from urllib.parse import urlencode
 
 import pycurl
 
-from coregw.client.exchange.attempt import Attempt
-from coregw.client.exchange.call import Answer, Call, SentOnce
+from coregw.client.transport.exchange import Answer, Attempt, Call, SentOnce
 from coregw.client.transport.gateways import Target
 from coregw.errors import CoregwError, InvalidInput, ProofError, Unavailable
 from coregw.text import printable

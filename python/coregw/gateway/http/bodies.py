@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING
 
-from coregw.engine.scheduling.callers import CALLER, ClientDisconnected
+from coregw.engine.scheduling import CALLER, ClientDisconnected
 from coregw.errors import TooLarge
 from coregw.gateway.http.requests import declared_length
 from coregw.gateway.limits.arrival import arrival_of
 from coregw.gateway.limits.memory import SMALL_BYTES, Account, BodyMemory
 from coregw.gateway.limits.peers import peer_of
-from coregw.gateway.metrics.requests import BODIES
+from coregw.gateway.metrics import BODIES
 
 if TYPE_CHECKING:
     from litestar.types import HTTPScope, Receive

@@ -47,7 +47,7 @@ from coregw.gateway.http.problems import UNCACHED
 from coregw.gateway.http.replies import json_reply
 from coregw.gateway.http.shared import Shared
 from coregw.gateway.limits.tcp import CONTINUE, is_half_closed, is_reset
-from coregw.gateway.metrics.requests import REFUSALS
+from coregw.gateway.metrics import REFUSALS
 from coregw.gateway.settings import Settings
 from coregw.messages import Error, encode
 

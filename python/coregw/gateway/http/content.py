@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from coregw._core import precondition_status, select_range
 from coregw.engine import StoredPayload
 from coregw.gateway.context import Gateway
-from coregw.gateway.docs.description import OCTETS, Description
+from coregw.gateway.description import OCTETS, Description
 from coregw.gateway.http.problems import Problem
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.http.requests import header_bytes

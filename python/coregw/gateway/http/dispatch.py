@@ -17,11 +17,11 @@ from litestar.enums import ScopeType
 
 from coregw.errors import StoreDamaged
 from coregw.gateway.context import Gateway
-from coregw.gateway.docs.description import Description
+from coregw.gateway.description import Description
 from coregw.gateway.http.problems import log_failure, method_not_allowed, problem_of
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.logs import CURRENT
-from coregw.gateway.metrics.requests import RouteCounts, counts_of
+from coregw.gateway.metrics import RouteCounts, counts_of
 
 if TYPE_CHECKING:
     from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send

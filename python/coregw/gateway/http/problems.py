@@ -19,7 +19,7 @@ from msgspec import UNSET
 from coregw.errors import ERROR_CODES, CoregwError, StoreDamaged
 from coregw.gateway.http.replies import Reply, json_reply
 from coregw.gateway.logs import REQUEST_ID_HEADER, loggable_path, request_id
-from coregw.gateway.metrics.requests import REFUSALS
+from coregw.gateway.metrics import REFUSALS
 from coregw.messages import Error, encode
 from coregw.text import without_surrogates
 

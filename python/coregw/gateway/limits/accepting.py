@@ -28,9 +28,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from coregw.failures import RepeatedFailure
 from coregw.gateway.limits.iteration import IterationBudget
 from coregw.gateway.limits.tcp import CONTINUE, arrived_bytes, is_half_closed, is_reset
+from coregw.telemetry import RepeatedFailure
 
 __all__ = ["MAX_ACCEPTS", "MAX_ADMISSIONS", "Acceptor"]
 

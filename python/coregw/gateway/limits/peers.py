@@ -70,7 +70,7 @@ class Peer:
     """The client of one connection.
 
     It refers to the connection, and requests refer to it; `forget` ends that, so that no reference cycle remains. It is
-    the caller (`coregw.engine.scheduling.callers`) of what the engine does for these requests.
+    the caller (`coregw.engine.scheduling`) of what the engine does for these requests.
 
     Attributes:
         address: What limits per address count the client under; None if they do not apply.

@@ -18,10 +18,10 @@ from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations
 
 from coregw._core import Cid, block_head, car_header, entity_bytes, negotiate
 from coregw.engine import StoredPayload
-from coregw.engine.dags import RAW_CODEC, Scope
+from coregw.engine.objects import RAW_CODEC, Scope
 from coregw.errors import InvalidInput, NotFound
 from coregw.gateway.context import Gateway
-from coregw.gateway.docs.description import CAR, DESCRIPTION, OCTETS, Description, Parameter
+from coregw.gateway.description import CAR, DESCRIPTION, OCTETS, Description, Parameter
 from coregw.gateway.http.content import CONDITIONS, IMMUTABLE, Representation, conditional, gated
 from coregw.gateway.http.problems import Problem
 from coregw.gateway.http.replies import Reply

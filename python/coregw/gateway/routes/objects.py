@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from coregw.gateway.context import Gateway
-from coregw.gateway.docs.description import CAR, OCTETS, Description
+from coregw.gateway.description import CAR, OCTETS, Description
 from coregw.gateway.http.content import Representation, described_get, described_head, gated
 from coregw.gateway.http.dispatch import hot_route
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.http.requests import query_parameters
 from coregw.gateway.limits.peers import peer_of
-from coregw.messages.batch import GetPagesRequest
+from coregw.messages.payloads import GetPagesRequest
 
 if TYPE_CHECKING:
     from litestar.types import HTTPScope, Receive

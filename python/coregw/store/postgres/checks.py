@@ -25,7 +25,7 @@ import msgspec
 
 from coregw.errors import InvalidInput, Unavailable
 from coregw.store.collection import Identity
-from coregw.store.postgres.connections.database import Database, Row
+from coregw.store.postgres.connections import Database, Row
 from coregw.undecodable import UNDECODABLE
 
 if TYPE_CHECKING:

@@ -1,13 +1,12 @@
-"""Guides in the database: their table, and the statements that follow and change them (`coregw.store.guides`)."""
+"""Guides in the database: their table, and the statements that follow and change them (`coregw.store.protocol`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from coregw.store.guides import Guide
-from coregw.store.postgres.connections.database import Database
-from coregw.store.postgres.connections.replicas import Replicas
+from coregw.store.postgres.connections import Database, Replicas
+from coregw.store.protocol import Guide
 
 __all__ = ["COUNTED_GUIDES", "DESCENTS_ON_PRIMARY", "GUIDES", "Guides", "guide_columns"]
 
@@ -105,7 +104,7 @@ class Guides:
         self._replicas = replicas
 
     async def get_descents(self, keys: Mapping[bytes, Sequence[bytes]]) -> tuple[dict[bytes, bytes], int | None]:
-        """See `coregw.store.guides.GuidedStore.get_descents`. Also returns how often roots have expired, if asked."""
+        """See `coregw.store.protocol.GuidedStore.get_descents`. Also returns how often roots have expired, if asked."""
         asked = [(page, key) for page, wanted in keys.items() for key in wanted]
         arguments = [page for page, _ in asked], [key for _, key in asked]
         found: dict[bytes | None, bytes] = dict(await self._replicas.read(_DESCENTS, *arguments))
@@ -116,11 +115,11 @@ class Guides:
         return {digest: value for digest, value in found.items() if digest is not None}, expiries
 
     async def list(self, after: bytes | None, limit: int) -> list[Guide]:
-        """See `coregw.store.guides.GuidedStore.list_guides`."""
+        """See `coregw.store.protocol.GuidedStore.list_guides`."""
         return [Guide(*row) for row in await self._database.read(_LIST, after, limit)]
 
     async def set(self, pages: Sequence[bytes], guides: Sequence[Guide]) -> None:
-        """See `coregw.store.guides.GuidedStore.set_guides`."""
+        """See `coregw.store.protocol.GuidedStore.set_guides`."""
         await self._database.write(_SET, sorted(pages), *guide_columns(guides))
 
 

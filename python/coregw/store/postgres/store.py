@@ -11,21 +11,16 @@ from typing import TYPE_CHECKING, Final, Self
 from uuid import uuid4
 
 from coregw.errors import CoregwError, RootNotFound, Unavailable
-from coregw.store import Stored, Table
 from coregw.store.addresses import check_database_address, masked
-from coregw.store.arguments import check_listing, check_renewal, key_range
 from coregw.store.collection import Identity, Usage
-from coregw.store.guides import Guide
 from coregw.store.postgres.checks import check_server, identify
-from coregw.store.postgres.chunks import Chunks, RowChunks
-from coregw.store.postgres.collection import PostgresCollection
-from coregw.store.postgres.connections.database import Database, Query, columns
-from coregw.store.postgres.connections.replicas import Replicas
+from coregw.store.postgres.collection import PostgresCollection, Upkeep
+from coregw.store.postgres.connections import Database, Query, Replicas, columns
 from coregw.store.postgres.guides import DESCENTS_ON_PRIMARY, Guides, guide_columns
-from coregw.store.postgres.payloads import Payloads, PostgresPayloadWriter
+from coregw.store.postgres.payloads import Chunks, Payloads, PostgresPayloadWriter, RowChunks
 from coregw.store.postgres.schema import migrate
 from coregw.store.postgres.space import FIGURES, FILES, PostgresFigures, Room
-from coregw.store.postgres.upkeep import Upkeep
+from coregw.store.protocol import Guide, Stored, Table, check_listing, check_renewal, key_range
 
 if TYPE_CHECKING:
     from coregw.store.postgres.bucket import BucketChunks

@@ -25,12 +25,12 @@ from uuid import UUID, uuid4
 
 import msgspec
 
+from coregw.durability import sync_path
 from coregw.errors import InvalidInput, StorageFull, StoreDamaged, Unavailable
 from coregw.store.collection import Identity
 from coregw.store.rocksdb.layout import FORMAT_VERSION
 from coregw.store.rocksdb.mark import require_durable
-from coregw.store.rocksdb.statuses import translated
-from coregw.syncing import sync_path
+from coregw.store.rocksdb.options import translated
 from coregw.text import display_name
 from coregw.undecodable import UNDECODABLE
 

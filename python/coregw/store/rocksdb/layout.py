@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from coregw.errors import StoreDamaged
-from coregw.store import CHUNK_BYTES
+from coregw.store.protocol import CHUNK_BYTES
 
 __all__ = [
     "CLAIM_KEY",
@@ -62,7 +62,7 @@ EXPIRED_KEY: Final = b"expired"
 
 
 CLAIM_KEY: Final = b"claim"
-"""In `Family.META`: what was durable before the batch that has this row (`coregw.store.rocksdb.mark.claims`)."""
+"""In `Family.META`: what was durable before the batch that has this row (`coregw.store.rocksdb.mark`)."""
 
 
 class Family(StrEnum):

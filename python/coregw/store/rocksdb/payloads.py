@@ -15,12 +15,11 @@ from contextlib import nullcontext
 from typing import Final
 
 from coregw.errors import CoregwError, PayloadNotFound, StoreDamaged
-from coregw.store import CHUNK_BYTES
-from coregw.store.arguments import check_payload_sizes, check_range, check_whole_payload
 from coregw.store.chunks import ChunkWriter
+from coregw.store.protocol import CHUNK_BYTES, check_payload_sizes, check_range, check_whole_payload
 from coregw.store.rocksdb.committer import Committer, Transaction
 from coregw.store.rocksdb.database import Database
-from coregw.store.rocksdb.garbage.dates import Dates
+from coregw.store.rocksdb.garbage import Dates
 from coregw.store.rocksdb.layout import Family, PayloadRow, Row, chunk_key, epoch_of_upload, upload_id
 from coregw.store.rocksdb.reader import Reader
 

@@ -19,11 +19,11 @@ from typing import Final, cast
 
 from rocksdict import AccessType, Cache, Rdict
 
-from coregw.failures import RepeatedFailure
 from coregw.store.rocksdb.directory import DATABASE
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.options import database_options, family_options
 from coregw.store.rocksdb.reader import in_shares
+from coregw.telemetry import RepeatedFailure
 
 __all__ = ["Replica"]
 

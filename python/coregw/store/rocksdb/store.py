@@ -1,6 +1,7 @@
 """`RocksStore`, a `coregw.store.Store` on RocksDB: joins the reader, the committer and the payloads."""
 
 # ruff: noqa: D102 - the protocol documents the methods
+
 from __future__ import annotations
 
 import asyncio
@@ -10,26 +11,43 @@ from contextlib import asynccontextmanager
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
+from coregw.concurrency import result_of
 from coregw.errors import CoregwError
-from coregw.store import Stored, Table
-from coregw.store.ages import SLICE_SECONDS
-from coregw.store.arguments import check_listing, check_renewal, key_range
-from coregw.store.clock import Clock
+from coregw.store.ages import SLICE_SECONDS, Clock
 from coregw.store.collection import Identity, Usage
-from coregw.store.rocksdb.committer import Committer, Transaction
-from coregw.store.rocksdb.database import Database
+from coregw.store.protocol import Stored, Table, check_listing, check_renewal, key_range
+from coregw.store.rocksdb.committer import CommitFigures, Committer, Transaction
+from coregw.store.rocksdb.database import Database, FamilyFigures
 from coregw.store.rocksdb.directory import DATABASE, checkpoint_directory, write_identity
-from coregw.store.rocksdb.figures import StoreFigures
-from coregw.store.rocksdb.garbage.collection import RocksCollection
-from coregw.store.rocksdb.garbage.dates import Dates, root_rows
+from coregw.store.rocksdb.garbage import Dates, RocksCollection, root_rows
 from coregw.store.rocksdb.layout import EPOCH_KEY, TIME_KEY, Family, Row
 from coregw.store.rocksdb.payloads import Payloads, RocksPayloadWriter
 from coregw.store.rocksdb.reader import Reader
-from coregw.waiting import result_of
 
-__all__ = ["CACHE_BYTES", "READ_THREADS", "RESERVE_BYTES", "RocksStore", "open_store"]
+__all__ = ["CACHE_BYTES", "READ_THREADS", "RESERVE_BYTES", "RocksStore", "StoreFigures", "open_store"]
+
+
+class StoreFigures(NamedTuple):
+    """A store.
+
+    Attributes:
+        families: By name of the column family.
+        background_errors: RocksDB's failed flushes and compactions.
+        free_bytes: Free space on its disk.
+        reserve_bytes: Free space below which nothing is stored.
+        queued: Writes that wait for the committer.
+        commits: What the committer has counted.
+    """
+
+    families: dict[str, FamilyFigures]
+    background_errors: int
+    free_bytes: int
+    reserve_bytes: int
+    queued: int
+    commits: CommitFigures
+
 
 CACHE_BYTES: Final = 32 << 20
 """The default size of RocksDB's block cache. Parsed pages have a cache of their own in front of it."""
@@ -68,7 +86,7 @@ async def open_store(
         read_threads: The maximum number of concurrent reads.
         salvage: Open a store whose log is damaged or lost, with what can still be read. Acknowledged writes may be
             lost, so leave this decision to an operator.
-        slice_seconds: How exactly it is remembered when pages were put (`coregw.store.recent`).
+        slice_seconds: How exactly it is remembered when pages were put (`coregw.store.ages`).
         clock: The clock that dates roots and payloads; None makes one.
         read_only_if_needed: Open a store whose disk is full for reading; writes raise `StorageFull` until there is
             room, and succeed some seconds later. Open a damaged store for reading, as far as RocksDB can read it; all

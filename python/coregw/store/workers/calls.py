@@ -14,7 +14,7 @@ import msgspec
 
 import coregw.errors
 from coregw.errors import CoregwError
-from coregw.store import Store
+from coregw.store.protocol import Store
 
 __all__ = [
     "CALLS",

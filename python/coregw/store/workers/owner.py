@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from coregw.errors import CoregwError
-from coregw.store import CHUNK_BYTES, PayloadWriter, Store, Table
+from coregw.store.protocol import CHUNK_BYTES, PayloadWriter, Store, Table
 from coregw.store.workers.calls import (
     CALLS,
     PAYLOAD_CALLS,

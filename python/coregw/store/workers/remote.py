@@ -22,9 +22,17 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 
 from coregw.errors import CoregwError, PayloadNotFound, Unavailable
-from coregw.store import CHUNK_BYTES, Stored, Table
-from coregw.store.arguments import check_listing, check_payload_sizes, check_range, check_renewal, check_whole_payload
 from coregw.store.chunks import ChunkWriter
+from coregw.store.protocol import (
+    CHUNK_BYTES,
+    Stored,
+    Table,
+    check_listing,
+    check_payload_sizes,
+    check_range,
+    check_renewal,
+    check_whole_payload,
+)
 from coregw.store.rocksdb.layout import Family, PayloadRow, chunk_key
 from coregw.store.rocksdb.replica import Replica
 from coregw.store.workers.calls import CALLS, RESPONSE, Request

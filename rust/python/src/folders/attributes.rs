@@ -140,7 +140,7 @@ pub(crate) fn to_python<'py>(py: Python<'py>, attributes: &Attributes) -> PyResu
     tuples::ATTRIBUTES.instance(py, (kind, size, mode, mtime, link, owner, xattrs))
 }
 
-/// Segments, kind, target, attributes: the fields of `coregw.folders.attributes.FolderEntry`.
+/// Segments, kind, target, attributes: the fields of `coregw.folders.tree.FolderEntry`.
 pub(crate) type EntryTuple<'py> =
     (Bound<'py, PyTuple>, &'static str, Option<Bound<'py, PyString>>, Option<Bound<'py, PyAny>>);
 

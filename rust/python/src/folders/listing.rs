@@ -131,7 +131,7 @@ impl FolderListing {
     /// Return the entries that are joined, and forget them: as far as both listings have come. O(entries).
     ///
     /// Returns:
-    ///     Tuples of the fields of `coregw.folders.attributes.FolderEntry`, in key order.
+    ///     Tuples of the fields of `coregw.folders.tree.FolderEntry`, in key order.
     ///
     /// Raises:
     ///     InvalidInput: If a record contradicts the folder's map (code ``invalid_path``); the message names the path.

@@ -1,1 +1,0 @@
-"""The commands that change a root, and print the new one."""

@@ -1,0 +1,292 @@
+"""``coregw serve``, its options, and the variables of the environment that it reads."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coregw.cli.common import printable
+from coregw.cli.framework import LOCAL_PATH, click, ending_signals, print_json
+
+if TYPE_CHECKING:
+    from coregw.gateway.settings import Settings
+
+__all__ = ["announce_as_json", "handle_hangup", "known_variables", "serve_command", "unknown_variables"]
+
+
+def _show(settings: Settings, given: Collection[str], origins: Mapping[str, str]) -> None:
+    """Print all settings as a configuration file, with what nobody has set as comments."""
+    click.echo("# Each setting is also an environment variable: COREGW_ and its name in capitals.")
+    for variable, _, about in settings.describe():
+        name = variable.removeprefix("COREGW_").lower()
+        line = f"{name} = {settings.toml(name)}" + (f"  # {origins[name]}" if name in origins else "")
+        click.echo(f"\n# {about}\n" + (line if name in given else f"# {line}"))
+
+
+def _show_json(settings: Settings, origins: Mapping[str, str]) -> None:
+    """Print all settings as a JSON object: of each its value, where that is from, and what it is."""
+    import tomllib
+
+    shown = {}
+    for variable, _, about in settings.describe():
+        name = variable.removeprefix("COREGW_").lower()
+        value = tomllib.loads(f"value = {settings.toml(name)}")["value"]
+        shown[name] = {"value": value, "origin": origins.get(name), "about": about}
+    print_json(shown)
+
+
+def _chosen_settings(
+    *,
+    config: Path | None,
+    assignments: tuple[str, ...],
+    show_settings: bool,
+    quiet: bool,
+    verbose: bool,
+    as_json: bool,
+    **short: object,
+) -> Settings:
+    """Return the settings of the configuration file and the environment, overridden by the options.
+
+    Defaults of budgets of memory are lowered to what the process may use.
+
+    Args:
+        config: The configuration file; that of the environment if None.
+        assignments: Settings as ``NAME=VALUE``.
+        show_settings: Whether to print the settings and exit instead.
+        quiet: Whether only errors are logged.
+        verbose: Whether each request is logged.
+        as_json: Whether log lines, and the settings if they are printed, are JSON.
+        short: Settings that have options of their own, by name; None if the option is not given.
+    """
+    from coregw.gateway.limits.machine import fit_defaults, lowered_defaults
+    from coregw.gateway.settings import CONFIG_VARIABLE, Settings
+
+    known = {variable for variable, _, _ in Settings.describe()}
+    short |= {"log_level": "error"} if quiet else {}
+    short |= {"access_log": "true"} if verbose else {}
+    short |= {"log_format": "json"} if as_json else {}
+    for text in assignments:
+        name, equals, value = text.partition("=")
+        field = name.strip().lower().removeprefix("coregw_")
+        if not equals or f"COREGW_{field.upper()}" not in known:
+            from difflib import get_close_matches
+
+            similar = get_close_matches(field, [each.removeprefix("COREGW_").lower() for each in known], n=1)
+            hint = f"; did you mean {similar[0]}?" if equals and similar else ""
+            raise click.BadParameter(
+                f"{text!r}: expected NAME=VALUE with a name that --settings lists{hint}", param_hint="--set"
+            )
+        short[field] = value
+    environ = {**os.environ} if config is None else {**os.environ, CONFIG_VARIABLE: str(config)}
+    given = Settings.given(environ, strict=True, **short)
+    settings = Settings(**{name: value for name, (value, _) in given.items()})
+    fitted = fit_defaults(settings, given)
+    lowered = lowered_defaults(settings, fitted)
+    if show_settings:
+        origins = {name: origin for name, (_, origin) in given.items()}
+        origins |= dict.fromkeys(lowered, "lowered to fit the memory of the process")
+        if as_json:
+            _show_json(fitted, origins)
+        else:
+            _show(fitted, given, origins)
+        raise SystemExit(0)
+    if lowered:
+        _log_lowered(fitted, lowered)
+    return fitted
+
+
+def _log_lowered(settings: Settings, lowered: Sequence[str]) -> None:
+    """Log which defaults are lower than documented. Workers are given all settings, so that this is logged once."""
+    import logging
+
+    from coregw.gateway.limits.machine import available_bytes
+    from coregw.gateway.logs import log_to_stderr
+
+    log_to_stderr(settings)
+    logging.getLogger("coregw.settings").info(
+        "the process has %d MiB of memory, so these defaults are lower: %s",
+        available_bytes(workers=settings.workers) >> 20,
+        ", ".join(f"COREGW_{name.upper()}={settings.toml(name).strip(chr(34))}" for name in lowered),
+    )
+
+
+def _warn_of_unknown_variables(settings: Settings) -> None:
+    """Log what nothing reads: a setting that is misspelt in the environment would have no effect."""
+    import logging
+
+    from coregw.gateway.logs import log_to_stderr
+
+    try:
+        found = unknown_variables([variable for variable, _, _ in settings.describe()])
+    except ModuleNotFoundError:
+        return
+    log_to_stderr(settings)
+    for about in found:
+        logging.getLogger("coregw.settings").warning("%s", about)
+
+
+def announce_as_json(url: str) -> None:
+    """Print the address of a service as a JSON object."""
+    print_json({"url": url})
+
+
+def handle_hangup() -> None:
+    """Let SIGHUP end the service as SIGTERM does if its terminal is gone; otherwise it is logged, and changes nothing.
+
+    Settings and tokens are read once, at the start. A SIGHUP that is ignored, as by ``nohup``, stays so.
+    """
+    hangup = next((each for each in ending_signals() if each is not signal.SIGTERM), None)
+    if hangup is not None:
+        signal.signal(hangup, _end_with_the_terminal if _has_terminal() else _keep_running)
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def _end_with_the_terminal(*_: object) -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
+def _keep_running(*_: object) -> None:
+    import logging
+
+    logging.getLogger("coregw.settings").warning("SIGHUP reloads nothing: restart the service to change its settings")
+
+
+def _run(settings: Settings, worker: tuple[int, int] | None, *, as_json: bool) -> None:
+    """Run a gateway as a single process, as the owner of workers, or as a worker.
+
+    Args:
+        settings: The settings.
+        worker: In a worker process, the value of ``--worker``; otherwise None.
+        as_json: Whether the address is printed as JSON.
+    """
+    if worker is None:
+        _warn_of_unknown_variables(settings)
+    from coregw.gateway.listener import announce
+
+    on_ready = announce_as_json if as_json else announce
+    if worker is None and settings.workers > 1:
+        from coregw.gateway import workers
+
+        workers.run(settings, [sys.executable, "-P", "-m", "coregw", "serve", "--worker"], on_ready)
+        return
+    from coregw.gateway import server
+
+    if worker is None:
+        server.run(settings, on_ready)
+    else:
+        server.run_worker(settings, *worker)
+
+
+@click.command("serve")
+@click.option("--data", type=LOCAL_PATH, help="Folder of the store; created if missing.")
+@click.option(
+    "--config",
+    type=LOCAL_PATH,
+    help="TOML file of settings, like COREGW_CONFIG; variables and options override it.",
+)
+@click.option("--host", help="Address to listen on; loopback by default.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 picks a free one.")
+# The owner process gives this option to the workers that it starts.
+@click.option("--worker", type=(int, int), hidden=True)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    help="Number of processes that serve one store; 1 by default.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the address as JSON, and log JSON lines, as does log_format=json.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Log errors only, like log_level=error.")
+@click.option("-v", "--verbose", is_flag=True, help="Log each request, like access_log=true.")
+@click.option("--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Any other setting; repeatable.")
+@click.option(
+    "--settings",
+    "show_settings",
+    is_flag=True,
+    help="Show all settings as a configuration file, with the source of each, and exit.",
+)
+@click.option(
+    "--adopt",
+    is_flag=True,
+    help="Take over the bucket of a PostgreSQL store from an earlier incarnation, which no gateway uses any more.",
+)
+def serve_command(
+    worker: tuple[int, int] | None,
+    adopt: bool,
+    assignments: tuple[str, ...],
+    as_json: bool,
+    **options: Any,  # noqa: ANN401 - those of `_chosen_settings`
+) -> None:
+    """Run a gateway on a RocksDB store, and print its address.
+
+    Settings come from a configuration file; COREGW_* environment variables override it, and options override both. On
+    SIGINT or SIGTERM, or when its terminal is closed, requests in flight finish, and the store is closed.
+    """
+    settings = _chosen_settings(**options, assignments=assignments, as_json=as_json)
+    if adopt:
+        _adopt(settings)
+    handle_hangup()
+    _run(settings, worker, as_json=as_json)
+
+
+def _adopt(settings: Settings) -> None:
+    """Claim the bucket of a store in PostgreSQL for it. Raises a usage error if the store has none."""
+    import asyncio
+
+    from coregw.gateway.stores import open_shared
+
+    if not settings.is_shared or settings.bucket == "none":
+        raise click.UsageError("--adopt is for a store in PostgreSQL with a bucket")
+
+    async def claim() -> None:
+        await (await open_shared(settings, 1, adopt=True)).close()
+
+    asyncio.run(claim())
+
+
+_OTHER_VARIABLES = (
+    *("COREGW_GATEWAY", "COREGW_RETRY_SECONDS", "COREGW_DEBUG", "COREGW_CONFIG", "COREGW_TRUST"),
+    *("COREGW_LOG_KEY", "COREGW_LOG_ORIGIN", "COREGW_LOG_POLICY"),
+    *("COREGW_ADMIN_TOKEN", "COREGW_FROM_TOKEN", "COREGW_TO_TOKEN", "COREGW_SOURCE_TOKEN"),
+)
+"""Variables that are neither settings of a gateway nor of connections."""
+
+
+def known_variables(settings: Iterable[str]) -> set[str]:
+    """Return the names of all variables that this package reads, given those of the settings of a gateway."""
+    from coregw.client.settings import SIDES, variables_of
+
+    return {*_OTHER_VARIABLES, *settings}.union(*(variables_of(side).values() for side in ("", *SIDES)))
+
+
+def unknown_variables(settings: Iterable[str]) -> list[str]:
+    """Return a sentence for each variable of the environment that looks like one of this package and is not known.
+
+    Raises:
+        ModuleNotFoundError: There may be some, and the extra ``client`` is missing, which has variables of its own.
+    """
+    suspects = {name for name in os.environ if name.startswith("COREGW_")} - {*_OTHER_VARIABLES, *settings}
+    if not suspects:  # loading the client takes a gateway time and memory
+        return []
+    known = known_variables(settings)
+    return [_sentence(name, known) for name in sorted(suspects - known)]
+
+
+def _sentence(name: str, known: set[str]) -> str:
+    similar = get_close_matches(name, known, n=1)
+    return f"nothing reads {printable(name)}{f'; did you mean {similar[0]}?' if similar else ''}"

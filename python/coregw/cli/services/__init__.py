@@ -1,1 +1,0 @@
-"""The commands that run a service until they are stopped."""

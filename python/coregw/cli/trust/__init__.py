@@ -1,1 +1,0 @@
-"""The commands about names: which roots are trusted, and what is published."""

@@ -1,0 +1,154 @@
+"""Drives the operations of the asyncio client over libcurl."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from coregw.client.driver import Driver
+from coregw.client.operations.steps import Item, Steps, Stream, resume
+from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings, ConnectionOptions
+from coregw.client.transport.asynchronous import AsyncTransport
+from coregw.client.transport.exchange import Answer, Call
+from coregw.client.transport.gateways import Address, Gateways, parse_addresses
+from coregw.concurrency import in_thread
+from coregw.errors import CoregwError, ProofError
+
+if TYPE_CHECKING:
+    from coregw.client.static.transport import StaticTransport
+    from coregw.trust.store import TrustStore
+
+__all__ = ["AsyncDriver", "Outcome", "run", "stream"]
+
+T = TypeVar("T")
+
+
+Outcome = Callable[[Call], Awaitable[Answer | CoregwError]]
+"""Returns the answer to a call, or the error that it had."""
+
+Refused = Callable[[ProofError, str | None], None]
+"""Told of an answer that was not proven, with the address of the gateway that sent it."""
+
+
+async def run(steps: Steps[T], outcome: Outcome, refused: Refused | None = None) -> T:
+    """Drive an operation to its end, and return its value. Raises what it raises."""
+    try:
+        call = next(steps)
+        while True:
+            call = resume(steps, await outcome(call), refused)
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
+    finally:
+        steps.close()
+
+
+async def run_in_workers(steps: Steps[T], outcome: Outcome, refused: Refused | None = None) -> T:
+    """Drive an operation as `run` does, but what it does between its calls in worker threads: it reads and hashes."""
+    try:
+        step = await in_thread(_step, partial(next, steps))
+        while isinstance(step, Call):
+            step = await in_thread(_step, partial(resume, steps, await outcome(step), refused))
+        value: T = step.value
+        return value
+    finally:
+        steps.close()
+
+
+def _step(go_on: Callable[[], Call]) -> Call | Item[Any]:
+    """Return the next call of an operation, or its value: no future can have a `StopIteration` as its exception."""
+    try:
+        return go_on()
+    except StopIteration as stop:
+        return Item(stop.value)
+
+
+async def stream(steps: Stream[T], outcome: Outcome, refused: Refused | None = None) -> AsyncGenerator[T, None]:
+    """Drive an operation, and yield its items. Raises what it raises."""
+    try:
+        item = next(steps)
+        while True:
+            if isinstance(item, Item):
+                yield item.value
+                item = next(steps)
+            else:
+                item = resume(steps, await outcome(item), refused)
+    except StopIteration:
+        return
+    finally:
+        steps.close()
+
+
+class AsyncDriver(Driver):
+    """What an asyncio client is without its methods: addresses, connections, and what exchanges calls over them."""
+
+    _transport: AsyncTransport | StaticTransport
+
+    def __init__(
+        self,
+        base_url: str | Sequence[str] = DEFAULT_GATEWAY,
+        settings: ClientSettings | None = None,
+        connection: ConnectionOptions | None = None,
+        gateways: Gateways | None = None,
+        *,
+        trust: TrustStore | None = None,
+    ) -> None:
+        self._set(settings)
+        self._trust = trust
+        self._connection = connection if connection is not None else ConnectionOptions()
+        self._transport = _transport(parse_addresses(base_url), self.settings, self._connection, gateways)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._transport.aclose()
+
+    def run(self, steps: Steps[T]) -> Coroutine[None, None, T]:
+        """Drive an operation of `coregw.client.operations` to its end, and return its value. Raises what it raises."""
+        return self._run(steps)
+
+    def _run(self, steps: Steps[T]) -> Coroutine[None, None, T]:
+        return run(steps, self._outcome, self._transport.gateways.refused)
+
+    def _run_in_workers(
+        self, steps: Steps[T], around: Callable[[Outcome], Outcome] = lambda outcome: outcome
+    ) -> Coroutine[None, None, T]:
+        return run_in_workers(steps, around(self._outcome), self._transport.gateways.refused)
+
+    def _stream(self, steps: Stream[T]) -> AsyncGenerator[T, None]:
+        return stream(steps, self._outcome, self._transport.gateways.refused)
+
+    async def _outcome(self, call: Call) -> Answer | CoregwError:
+        retries = self._transport.retries()
+        while True:
+            try:
+                return await self._transport.exchange(call)
+            except CoregwError as error:
+                wait = retries.wait_seconds(error, call.done)
+                if wait is None:
+                    return error
+                if (rest := call.again(error)) is None:
+                    return Answer(200, b"")
+                call = rest
+            await asyncio.sleep(wait)
+
+
+def _transport(
+    addresses: Sequence[Address], settings: ClientSettings, connection: ConnectionOptions, gateways: Gateways | None
+) -> AsyncTransport | StaticTransport:
+    """Return what answers calls: gateways over HTTP, or an engine in this process over a static tree."""
+    if not addresses[0].is_static:
+        return AsyncTransport(gateways or Gateways(addresses, settings, connection), settings)
+    from coregw.client.static.transport import StaticTransport  # noqa: PLC0415 - few programs need it
+
+    return StaticTransport(addresses[0], settings, connection)

@@ -1,0 +1,115 @@
+"""Drives the operations of the blocking client over libcurl."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from coregw.client.driver import Driver
+from coregw.client.operations.steps import Item, Steps, Stream, resume
+from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings, ConnectionOptions
+from coregw.client.transport.blocking import BlockingTransport
+from coregw.client.transport.exchange import Answer, Call
+from coregw.client.transport.gateways import Address, Gateways, parse_addresses
+from coregw.errors import CoregwError
+
+if TYPE_CHECKING:
+    from coregw.client.static.transport import BlockingStaticTransport
+    from coregw.trust.store import TrustStore
+
+__all__ = ["BlockingDriver"]
+
+T = TypeVar("T")
+
+
+class BlockingDriver(Driver):
+    """What a blocking client is without its methods: addresses, connections, and what exchanges calls over them."""
+
+    _transport: BlockingTransport | BlockingStaticTransport
+
+    def __init__(
+        self,
+        base_url: str | Sequence[str] = DEFAULT_GATEWAY,
+        settings: ClientSettings | None = None,
+        connection: ConnectionOptions | None = None,
+        *,
+        trust: TrustStore | None = None,
+    ) -> None:
+        self._set(settings)
+        self._given = base_url
+        self._trust = trust
+        self._connection = connection if connection is not None else ConnectionOptions()
+        self._transport = _transport(parse_addresses(base_url), self.settings, self._connection)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        made = partial(type(self), trust=self._trust)
+        return made, (self._given, self.settings, self._connection)  # with credentials, which a copy needs
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    def run(self, steps: Steps[T]) -> T:
+        """Drive an operation of `coregw.client.operations` to its end, and return its value. Raises what it raises."""
+        return self._run(steps)
+
+    def _run(self, steps: Steps[T]) -> T:
+        try:
+            call = next(steps)
+            while True:
+                call = resume(steps, self._outcome(call), self._transport.gateways.refused)
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
+        finally:
+            steps.close()
+
+    def _stream(self, steps: Stream[T]) -> Generator[T, None, None]:
+        try:
+            item = next(steps)
+            while True:
+                if isinstance(item, Item):
+                    yield item.value
+                    item = next(steps)
+                else:
+                    item = resume(steps, self._outcome(item), self._transport.gateways.refused)
+        except StopIteration:
+            return
+        finally:
+            steps.close()
+
+    def _outcome(self, call: Call) -> Answer | CoregwError:
+        retries = self._transport.retries()
+        while True:
+            try:
+                return self._transport.exchange(call)
+            except CoregwError as error:
+                wait = retries.wait_seconds(error, call.done)
+                if wait is None:
+                    return error
+                if (rest := call.again(error)) is None:
+                    return Answer(200, b"")
+                call = rest
+            time.sleep(wait)
+
+
+def _transport(
+    addresses: Sequence[Address], settings: ClientSettings, connection: ConnectionOptions
+) -> BlockingTransport | BlockingStaticTransport:
+    """Return what answers calls: gateways over HTTP, or an engine in this process over a static tree."""
+    if not addresses[0].is_static:
+        return BlockingTransport(Gateways(addresses, settings, connection), settings)
+    from coregw.client.static.transport import BlockingStaticTransport  # noqa: PLC0415 - few programs need it
+
+    return BlockingStaticTransport(addresses[0], settings, connection)

@@ -1,0 +1,118 @@
+"""Waiting for calls of several tasks, work in threads, and bounded concurrency, by asyncio alone."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from contextvars import Context
+from functools import partial
+from typing import Any, TypeVar, TypeVarTuple
+
+__all__ = ["Check", "finish", "for_each", "in_stoppable_thread", "in_thread", "result_of"]
+
+T = TypeVar("T")
+
+
+async def result_of(call: asyncio.Future[T]) -> T:
+    """Return the result of a call that goes on if this is cancelled.
+
+    As `asyncio.shield`, which from Python 3.14 logs what such a call raises after the cancellation.
+    """
+    try:
+        await asyncio.wait([call])
+        return call.result()
+    except asyncio.CancelledError:
+        call.remove_done_callback(_retrieve)  # one is enough, however many have waited
+        call.add_done_callback(_retrieve, context=Context())  # that of the caller would be kept until the call ends
+        raise
+    finally:
+        del call  # its exception refers to this frame: as a cycle, they would keep what the call used
+
+
+async def finish(call: asyncio.Future[T], stop: Callable[[], None] = lambda: None) -> T:
+    """Return the result of a call. If this is cancelled, it stops the call, and raises when that has ended.
+
+    Args:
+        call: The call, which a cancellation does not reach.
+        stop: Called after a cancellation: makes the call end early.
+    """
+    try:
+        return await result_of(call)
+    except asyncio.CancelledError:
+        stop()
+        await asyncio.wait([call])
+        raise
+    finally:
+        del call  # as in `result_of`
+
+
+def _retrieve(call: asyncio.Future[Any]) -> None:
+    """Look at the exception of a call, which asyncio would log if nobody did."""
+    if not call.cancelled():
+        call.exception()
+
+
+Ts = TypeVarTuple("Ts")
+
+Check = Callable[[int], object]
+"""Called again and again by long work, with what it has done since the last call; ends it by an exception."""
+
+
+async def in_thread(work: Callable[[*Ts], T], *args: *Ts, stop: Callable[[], None] = lambda: None) -> T:
+    """Return ``work(*args)`` from a thread. If this is cancelled, it waits for the call to return first.
+
+    Args:
+        work: What to call.
+        args: Its arguments.
+        stop: Called after a cancellation: makes the call return early.
+    """
+    call = asyncio.get_running_loop().run_in_executor(None, partial(work, *args))
+    try:
+        return await result_of(call)
+    except asyncio.CancelledError:
+        stop()
+        while not call.done():
+            with suppress(asyncio.CancelledError):  # once more; it is raised in the end
+                await asyncio.wait([call])
+        raise
+
+
+async def in_stoppable_thread(work: Callable[[*Ts, Check], T], *args: *Ts) -> T:
+    """Return ``work(*args, check)`` from a thread. If this is cancelled, `check` raises, and this waits for the end."""
+    is_stopped = threading.Event()
+
+    def check(_: int) -> None:
+        if is_stopped.is_set():
+            raise InterruptedError
+
+    return await in_thread(work, *args, check, stop=is_stopped.set)
+
+
+async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]], workers: int) -> None:
+    """Await ``work(item)`` for every item, at most `workers` at a time, starting in the order of the items.
+
+    Raises:
+        Exception: The first failure of any `work`, after the others were cancelled. It is not wrapped in a group, so
+            callers can catch it by its class.
+    """
+    remaining = iter(items)  # shared: tasks switch only at awaits, so each item goes to one worker
+
+    async def worker() -> None:
+        for item in remaining:
+            await work(item)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(workers):
+                group.create_task(worker())
+    except BaseExceptionGroup as failures:
+        raise _first(failures) from None
+
+
+def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    first: BaseException = failures
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first

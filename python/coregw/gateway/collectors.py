@@ -1,0 +1,218 @@
+"""Who is asked when somebody scrapes: the process, its workers, the store, maintenance.
+
+A worker sends its samples every second, and when it stops. When it has ended, what it counted stays in the sums, so
+that counters never decrease; its gauges go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from coregw.engine import Engine
+from coregw.errors import CoregwError
+from coregw.gateway.context import Gateway
+from coregw.gateway.http.server import HttpServer
+from coregw.gateway.jobs import EndedOperations, Operations
+from coregw.gateway.logs import dropped_lines
+from coregw.gateway.metrics import Sample, Source, Sums, number, request_samples, spread
+from coregw.messages.management import GarbageCollected
+from coregw.store.rocksdb.store import StoreFigures
+from coregw.upkeep.findings import CheckResult
+
+if TYPE_CHECKING:
+    from coregw.store.postgres.space import PostgresFigures
+
+__all__ = [
+    "WorkerReports",
+    "database_samples",
+    "engine_source",
+    "operation_samples",
+    "own_samples",
+    "process_samples",
+    "report_forever",
+    "server_source",
+    "store_samples",
+]
+
+_PAGE_BYTES: Final = resource.getpagesize()
+
+
+def engine_source(engine: Engine) -> Source:
+    """Return the source of an engine's samples."""
+
+    def samples() -> Iterator[Sample]:
+        figures = engine.figures()
+        yield number("coregw_page_cache_hits_total", figures.cache_hits)
+        yield number("coregw_page_cache_misses_total", figures.cache_misses)
+        yield number("coregw_page_cache_bytes", figures.cache_bytes)
+        yield number("coregw_page_cache_max_bytes", figures.cache_max_bytes)
+        yield number("coregw_pages_read_total", figures.pages_read)
+        yield number("coregw_engine_jobs", figures.jobs)
+
+    return samples
+
+
+def server_source(server: HttpServer, gateway: Gateway) -> Source:
+    """Return the source of the samples of the server on the main address, and of the gateway that it serves."""
+    shared = server.shared
+
+    def samples() -> Iterator[Sample]:
+        yield number("coregw_connections", len(shared.crowd))
+        yield number("coregw_connections_closed_total", shared.crowd.closed, "no_room")
+        yield number("coregw_connections_closed_total", shared.unsent.reset, "unread_responses")
+        yield number("coregw_connections_closed_total", shared.unsent.slow, "slow_reader")
+        yield number("coregw_unsent_bytes", shared.unsent.total)
+        yield number("coregw_requests_in_progress", len(server.server_state.tasks))
+        yield number("coregw_buffered_bytes", gateway.bodies.held)
+
+    return samples
+
+
+def process_samples() -> Iterator[Sample]:
+    """Yield the samples of this process as the operating system sees it."""
+    yield number("coregw_processes", 1)
+    yield number("coregw_cpu_seconds_total", time.process_time())
+    yield number("coregw_log_lines_dropped_total", dropped_lines())
+    yield number("coregw_max_open_files", resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    with suppress(OSError):  # not on Linux
+        yield number("coregw_open_files", len(os.listdir("/proc/self/fd")))  # noqa: PTH208 - names alone, as fast
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+        yield number("coregw_resident_bytes", pages * _PAGE_BYTES)
+
+
+_REPORT_SECONDS: Final = 1.0
+
+_DECODER: Final = msgspec.msgpack.Decoder(list[Sample])
+
+
+def own_samples(sources: Iterable[Source]) -> Iterator[Sample]:
+    """Yield the samples of this process: of its requests, of itself, and of `sources`."""
+    yield from request_samples()
+    yield from process_samples()
+    for source in sources:
+        yield from source()
+
+
+async def report_forever(sources: Iterable[Source], send: Callable[[bytes], Awaitable[None]]) -> None:
+    """Send the samples of this process every second until cancelled; then once more. A failed report is dropped.
+
+    Args:
+        sources: As for `own_samples`.
+        send: Sends a report to the owner process.
+    """
+
+    async def report() -> None:
+        with suppress(CoregwError):  # the owner has ended, which its worker notices by itself
+            await send(msgspec.msgpack.encode(list(own_samples(sources))))
+
+    try:
+        while True:
+            await report()
+            await asyncio.sleep(_REPORT_SECONDS)
+    finally:
+        await report()
+
+
+class WorkerReports:
+    """The newest samples of each worker process, and the sums of those that have ended."""
+
+    def __init__(self) -> None:
+        self._newest: dict[int, list[Sample]] = {}
+        self._ended = Sums()
+        self._exits = 0
+
+    def take(self, worker: int, report: bytes) -> None:
+        """Replace the samples of a worker."""
+        self._newest[worker] = _DECODER.decode(report)
+
+    def end(self, worker: int) -> None:
+        """Keep what a worker has counted, since it has ended."""
+        self._exits += 1
+        last = Sums()
+        last.add(self._newest.pop(worker, []))
+        self._ended.add(last.samples(growing_only=True))
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield the samples of all workers."""
+        yield from self._ended.samples()
+        for samples in self._newest.values():
+            yield from samples
+        yield number("coregw_worker_exits_total", self._exits)
+
+
+def operation_samples(operations: Operations) -> Iterator[Sample]:
+    """Yield the samples of the operations in progress, and of those that have ended."""
+    for running in operations.running():
+        yield number("coregw_operations", 1, running.kind)
+        progress = running.progress
+        if progress is not None and progress.total:
+            yield number("coregw_operation_progress_ratio", progress.done / progress.total, running.kind)
+    for kind, ended in operations.ended.items():
+        for outcome, count in ended.counts.items():
+            yield number("coregw_operations_ended_total", count, kind, outcome)
+        for outcome, seconds in ended.times.items():
+            yield number("coregw_operation_end_timestamp_seconds", seconds, kind, outcome)
+        yield from _garbage_samples(ended)
+        yield from _check_samples(ended)
+
+
+def _garbage_samples(ended: EndedOperations) -> Iterator[Sample]:
+    """Yield what the last garbage collection, or dry run, has left and removed."""
+    found = ended.result
+    if isinstance(found, GarbageCollected):
+        for table, size in (("pages", found.page_bytes_removed), ("payloads", found.payload_bytes_removed)):
+            yield number("coregw_garbage_bytes", size if found.dry_run else 0, table)
+            yield number("coregw_garbage_removed_bytes", 0 if found.dry_run else size, table)
+
+
+def _check_samples(ended: EndedOperations) -> Iterator[Sample]:
+    """Yield what the last check of the store found."""
+    found = ended.result
+    if isinstance(found, CheckResult):
+        for name, count in found.counts().items():
+            yield number("coregw_fsck_findings", count, name)
+        yield number("coregw_fsck_bytes", found.bytes)
+
+
+def store_samples(figures: StoreFigures) -> Iterator[Sample]:
+    """Yield the samples of a RocksDB store."""
+    commits = figures.commits
+    yield spread("coregw_store_sync_seconds", commits.sync_nanoseconds)
+    yield spread("coregw_store_group_requests", commits.group_requests)
+    yield number("coregw_store_write_failures_total", commits.failures)
+    yield number("coregw_store_queue", figures.queued)
+    yield number("coregw_store_background_errors", figures.background_errors)
+    yield number("coregw_disk_free_bytes", figures.free_bytes)
+    yield number("coregw_disk_reserve_bytes", figures.reserve_bytes)
+    for name, family in figures.families.items():
+        yield number("coregw_store_sst_bytes", family.sst_bytes, name)
+        yield number("coregw_store_live_bytes", family.live_bytes, name)
+        yield number("coregw_store_memtable_bytes", family.memtable_bytes, name)
+        yield number("coregw_store_keys", family.keys, name)
+
+
+def database_samples(figures: PostgresFigures) -> Iterator[Sample]:
+    """Yield the samples of a store in PostgreSQL."""
+    yield number("coregw_database_data_bytes", figures.data_bytes)
+    for table, size, rows in (
+        ("pages", figures.page_bytes, figures.pages),
+        ("payloads", figures.payload_bytes, figures.payloads),
+    ):
+        yield number("coregw_database_bytes", size, table)
+        yield number("coregw_database_rows", rows, table)
+    yield number("coregw_database_uploads", figures.uploads)
+    yield number("coregw_database_standbys", figures.standbys)
+    yield number("coregw_database_connections", figures.connections_in_use, "in use")
+    yield number("coregw_database_connections", figures.connections - figures.connections_in_use, "idle")
+    yield number("coregw_database_retries_total", figures.retries)
+    yield number("coregw_database_oldest_write_seconds", figures.oldest_write_seconds)
+    yield number("coregw_database_replica_pages_total", figures.replica_hits)

@@ -1,0 +1,259 @@
+"""Garbage of a RocksDB store: the dates it goes by, and its collection.
+
+What is removed is decided in the committer's thread, row by row, after every write that came before. Rows are deleted
+one by one, since range deletions slow down nearby reads; compaction returns their space.
+
+Methods with a transaction run in the committer's thread, where all writes are ordered; so `coregw.store.ages` needs no
+lock.
+"""
+
+# ruff: noqa: D102 - the protocol documents the methods
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from coregw.store.ages import Ages
+from coregw.store.collection import Item
+from coregw.store.protocol import Stored, Table
+from coregw.store.rocksdb.committer import Committer, Transaction
+from coregw.store.rocksdb.database import Database
+from coregw.store.rocksdb.layout import (
+    EXPIRED_KEY,
+    Family,
+    PayloadRow,
+    RootRow,
+    Row,
+    chunk_key,
+    decode_date,
+    encode_date,
+    payload_date,
+)
+from coregw.store.rocksdb.reader import Reader
+
+__all__ = ["Dates", "RocksCollection", "root_rows"]
+
+
+def root_rows(roots: Sequence[bytes]) -> list[Row]:
+    """The rows of roots."""
+    return [Row(Family.ROOTS, root) for root in roots]
+
+
+class Dates:
+    """The dates of one database.
+
+    Args:
+        database: The database.
+        slice_seconds: See `Ages`.
+    """
+
+    def __init__(self, database: Database, slice_seconds: float) -> None:
+        self.ages: Final = Ages(
+            database.clock,
+            undated=database.undated,
+            expired_before=database.expired_before,
+            slice_seconds=slice_seconds,
+        )
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def of_root(self, stored: bytes | None) -> int | None:
+        """The date of a root's row; None if there is no row."""
+        return None if stored is None else max(RootRow.decode(stored).date or 0, self.ages.undated)
+
+    def of_payload(self, stored: bytes | None) -> int:
+        """The date of a payload whose date row is `stored`."""
+        return max(0 if stored is None else decode_date(stored), self.ages.undated)
+
+    def shown(self, table: Table, stored: bytes | None) -> bytes | None:
+        """The value of a table's row as the store shows it; None if it is absent, or an expired root."""
+        if table is not Table.ROOTS or stored is None:
+            return stored
+        return RootRow.decode(stored).value if self.ages.is_held(self.of_root(stored)) else None
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def put(self, transaction: Transaction, table: Table, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+        """Write rows of a table, those of roots with a date."""
+        family, now = Family(table), self.ages.clock.now()
+        if table is Table.PAGES:
+            self.ages.recent.add([key for key, _ in pairs], now)
+        elif table is Table.ROOTS:
+            pairs = [(key, RootRow(now, value).encode()) for key, value in pairs]
+        transaction.put_all(family, pairs)
+
+    def require(self, transaction: Transaction, roots: Sequence[bytes]) -> None:
+        """Check that roots are held; see `Ages.require`."""
+        self.ages.require((row.key, self.of_root(transaction.get(row))) for row in root_rows(roots))
+
+    def renew_root(self, transaction: Transaction, row: Row) -> bool:
+        """Renew the date of a root; False if it is not held."""
+        stored = transaction.get(row)
+        dated = self.of_root(stored)
+        if stored is None or not self.ages.is_held(dated):
+            return False
+        self.ages.note(row.key, dated)
+        self._date_root(transaction, row, stored)
+        return True
+
+    def keep_root(self, transaction: Transaction, row: Row) -> bool:
+        """As `renew_root`, on behalf of a collection: a root that is young anyway is not written."""
+        stored = transaction.get(row)
+        dated = self.of_root(stored)
+        if stored is None or not self.ages.is_held(dated):
+            return False
+        if not self.ages.is_kept(dated):
+            self._date_root(transaction, row, stored)
+        return True
+
+    def _date_root(self, transaction: Transaction, row: Row, stored: bytes) -> None:
+        transaction.put(row, RootRow(self.ages.clock.now(), RootRow.decode(stored).value).encode())
+
+    def renew_payload(self, transaction: Transaction, row: Row) -> int | None:
+        """Renew the date of a payload, and return its size; None if it is not held."""
+        stored = transaction.get(row)
+        if stored is None:
+            return None
+        self.date_payload(transaction, row.key)
+        return PayloadRow.decode(row.key, stored).size
+
+    def date_payload(self, transaction: Transaction, multihash: bytes) -> None:
+        """Write the date of a payload that is held."""
+        transaction.put(payload_date(multihash), encode_date(self.ages.clock.now()))
+
+
+_COMPACTED: Final = {
+    Stored.PAGES: (Family.PAGES,),
+    Stored.ROOTS: (Family.ROOTS,),
+    Stored.PAYLOADS: (Family.PAYLOADS, Family.CHUNKS, Family.META),
+}
+
+_COMPACTED_AT_ONCE: Final = 16
+"""Into how many ranges the keys of pages are divided, so that each compaction is short and needs little room."""
+
+
+class RocksCollection:
+    """One garbage collection; see `coregw.store.collection.Collection`."""
+
+    def __init__(self, reader: Reader, committer: Committer, dates: Dates, grace_seconds: float) -> None:
+        self._reader = reader
+        self._committer = committer
+        self._dates = dates
+        self._grace_seconds = grace_seconds
+        self.began = 0
+        self.before = 0
+
+    async def __aenter__(self) -> Self:
+        def begin(_: Transaction) -> tuple[int, int]:
+            return self._dates.ages.clock.now(), self._dates.ages.begin(self, self._grace_seconds)
+
+        try:
+            self.began, self.before = await self._committer.submit(begin, size=0, durable=False)
+        except asyncio.CancelledError:  # it may have begun
+            await self._end()
+            raise
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._end()
+
+    async def _end(self) -> None:
+        await self._committer.submit(lambda _: self._dates.ages.end(self), size=0, durable=True)
+
+    async def list_items(self, kind: Stored, after: bytes | None, limit: int) -> list[Item]:
+        return await self._reader.run(lambda database: self._list(database, kind, after, limit))
+
+    async def keep(self, roots: Sequence[bytes]) -> list[bool]:
+        rows = root_rows(roots)
+
+        def keep(transaction: Transaction) -> list[bool]:
+            return [self._dates.keep_root(transaction, row) for row in rows]
+
+        return await self._committer.submit(keep, reads=rows, size=0, durable=True)
+
+    async def expire(self) -> list[bytes]:
+        ages = self._dates.ages
+
+        def expire(transaction: Transaction) -> list[bytes]:
+            late = ages.take_late()
+            if not late:
+                transaction.put(Row(Family.META, EXPIRED_KEY), encode_date(self.before))
+                ages.expire(self.before)
+            return late
+
+        return await self._committer.submit(expire, size=0, durable=True)
+
+    async def remove(self, kind: Stored, keys: Sequence[bytes]) -> list[bool]:
+        removals: dict[Stored, Callable[[Transaction, bytes], bool]] = {
+            Stored.PAGES: self._remove_page,
+            Stored.ROOTS: self._remove_root,
+            Stored.PAYLOADS: self._remove_payload,
+        }
+        reads = [] if kind is Stored.PAGES else [Row(Family(kind), key) for key in keys]
+        if kind is Stored.PAYLOADS:
+            reads += [payload_date(key) for key in keys]
+
+        def remove(transaction: Transaction) -> list[bool]:
+            return [removals[kind](transaction, key) for key in keys]
+
+        # Pages and payloads may only be gone after the roots that led to them, so these are deleted durably.
+        return await self._committer.submit(remove, reads=reads, size=0, durable=kind is Stored.ROOTS)
+
+    async def compact(self, kinds: Sequence[Stored], progress: Callable[[float], None]) -> None:
+        parts: list[tuple[Family, bytes | None, bytes | None]] = []
+        for family in (family for kind in kinds for family in _COMPACTED[kind]):
+            if family is Family.PAGES:
+                bounds = [None, *(bytes([256 // _COMPACTED_AT_ONCE * i]) for i in range(1, _COMPACTED_AT_ONCE)), None]
+                parts += [(family, start, end) for start, end in itertools.pairwise(bounds)]
+            else:
+                parts.append((family, None, None))
+        for done, part in enumerate(parts, 1):
+            await self._reader.run(lambda database, part=part: database.compact(*part))  # type: ignore[misc]
+            progress(done / len(parts))
+        await self._reader.run(lambda database: database.flush())  # or the log keeps what was removed
+
+    # --- in other threads ---------------------------------------------------------------------------------------------
+
+    def _list(self, database: Database, kind: Stored, after: bytes | None, limit: int) -> list[Item]:
+        rows = database.scan(Family(kind), b"" if after is None else after + b"\0", None, limit)
+        if kind is Stored.PAGES:
+            return [Item(key, len(key) + len(value), 0) for key, value in rows]
+        if kind is Stored.ROOTS:
+            return [Item(key, len(key) + len(value), self._dates.of_root(value) or 0) for key, value in rows]
+        found = database.get(Family.META, [payload_date(key).key for key, _ in rows])
+        return [
+            Item(key, PayloadRow.decode(key, value).size, self._dates.of_payload(date))
+            for (key, value), date in zip(rows, found, strict=True)
+        ]
+
+    def _remove_page(self, transaction: Transaction, digest: bytes) -> bool:
+        if self._dates.ages.recent.may_hold(digest, self.before):
+            return False
+        transaction.delete(Row(Family.PAGES, digest))
+        return True
+
+    def _remove_root(self, transaction: Transaction, root: bytes) -> bool:
+        row = Row(Family.ROOTS, root)
+        stored = transaction.get(row)
+        if stored is None or self._dates.ages.is_held(self._dates.of_root(stored)):
+            return False
+        transaction.delete(row)
+        return True
+
+    def _remove_payload(self, transaction: Transaction, multihash: bytes) -> bool:
+        row, date = Row(Family.PAYLOADS, multihash), payload_date(multihash)
+        stored = transaction.get(row)
+        if stored is None or self._dates.of_payload(transaction.get(date)) >= self.before:
+            return False
+        payload = PayloadRow.decode(multihash, stored)
+        transaction.delete(row)
+        transaction.delete(date)
+        for number in range(payload.chunks):
+            transaction.delete(Row(Family.CHUNKS, chunk_key(payload.upload_id, number)))
+        return True

@@ -1,1 +1,0 @@
-"""Garbage collection in RocksDB: dates of roots and payloads, and the collection itself."""
