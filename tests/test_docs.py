@@ -162,7 +162,7 @@ def test_the_example_in_rust_is_the_crates_own() -> None:
 def test_completion_works_as_documented() -> None:
     [variable] = {*re.findall(r"(\w+)=bash_source", read("docs/commands.md"))}
     environment = {**os.environ, variable: "bash_complete", "COMP_WORDS": "coregw st", "COMP_CWORD": "1"}
-    command = [sys.executable, "-c", "from coregw.cli import main; main()"]
+    command = [sys.executable, "-c", "from coregw.cli.main import main; main()"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["plain,stat", "plain,status"]
 

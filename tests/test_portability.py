@@ -36,7 +36,7 @@ import importlib
 import coregw, coregw.client, coregw.cli, coregw.filesystem, coregw.trust.store, coregw.verify
 for name in coregw.__all__:
     getattr(coregw, name)
-for name in ("add", "cat", "diff", "ls", "resolve", "edit.put", "offline.verify", "offline.hash", "transfer.export"):
+for name in ("add", "diff", "entries", "mutate", "verify", "transfer"):
     importlib.import_module(f"coregw.cli.{name}")
 """
 
@@ -62,7 +62,7 @@ async def use():
 asyncio.run(use())
 from coregw.filesystem import CoregwFileSystem
 assert CoregwFileSystem(address).cat(f"{root}/small") == b"small"
-from coregw.cli import main
+from coregw.cli.main import main
 sys.argv = ["coregw", "cat", root, "small", "--gateway", address]
 main()
 """
@@ -71,7 +71,7 @@ main()
 REFUSED = """
 import sys
 from coregw import Client
-from coregw.cli import main
+from coregw.cli.main import main
 address, folder, *arguments = sys.argv[1:]
 if arguments:
     sys.argv = ["coregw", *arguments]

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from coregw.engine import Engine
+from coregw.gateway.access import AccessToken
 from coregw.gateway.app import create_app
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import JSON
-from coregw.gateway.openapi import NULLABLE
 from coregw.gateway.maintenance import Management
 from coregw.gateway.management import create_management_app
+from coregw.gateway.openapi import NULLABLE
 from coregw.gateway.settings import Settings
-from coregw.gateway.access import AccessToken
 from coregw.store.memory import MemoryStore
 from website.reference import table
 

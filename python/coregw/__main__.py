@@ -24,7 +24,7 @@ def main() -> None:
     _open_standard_descriptors()
     gc.set_threshold(_YOUNG_THRESHOLD, *gc.get_threshold()[1:])
     try:
-        from coregw.cli import main
+        from coregw.cli.main import main
     except KeyboardInterrupt:  # loading takes long enough for an impatient Ctrl-C
         sys.stderr.write("coregw: interrupted (SIGINT)\n")
         sys.exit(_INTERRUPTED)

@@ -230,7 +230,7 @@ def test_a_file_that_cannot_be_read_is_a_failure_and_not_wrong_usage(name: str) 
 
 
 def test_an_unexpected_exception_is_one_line_unless_debugging_is_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coregw.cli.gateways.client", lambda gateway: 1 / 0)
+    monkeypatch.setattr("coregw.cli.entries.client", lambda gateway: 1 / 0)
     failed = run("cat", CID, "path")
     assert failed.exit_code == 1
     assert failed.stderr == "coregw: internal error, please report it: ZeroDivisionError: division by zero\n"

@@ -270,7 +270,7 @@ def test_a_static_tree_sends_only_the_pages_that_are_new(source: str, destinatio
 def test_the_asyncio_client_copies_too_and_long_answers_are_streamed(
     source: str, held: Sample, destination: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for limit in ("mirror.payloads._ANSWER_BYTES", "cars.received._MEMORY_BYTES"):
+    for limit in ("mirror._ANSWER_BYTES", "operations.payloads._MEMORY_BYTES"):
         monkeypatch.setattr(f"coregw.client.{limit}", 50_000)
     moved: list[int] = []
 

@@ -277,7 +277,7 @@ def nested_trees(client: Client, maps: int, segments: int) -> str:
 
 MEASURED = """
 import pathlib, re, sys
-from coregw.cli import main
+from coregw.cli.main import main
 try:
     main()
 finally:

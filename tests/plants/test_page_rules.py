@@ -31,4 +31,4 @@ def test_only_the_command_that_serves_plants_mentions_them() -> None:
         for path in package.rglob("*.py")
         if "plant" in path.read_text("utf-8").lower() and "plants" not in path.relative_to(package).parts
     }
-    assert mentions == {"cli/__init__.py", "cli/services/serve_plants.py"}
+    assert mentions == {"cli/main.py", "cli/serve_plants.py"}

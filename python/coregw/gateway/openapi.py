@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from http import HTTPStatus
@@ -284,14 +283,12 @@ class Operation(NamedTuple):
         method: The HTTP method.
         path: The path, with parameters in braces.
         name: The operation's id.
-        module: The name of the module that declares it.
         description: What it declares about itself.
     """
 
     method: str
     path: str
     name: str
-    module: str
     description: Description
 
 
@@ -306,7 +303,6 @@ def operations_of(hot: Iterable[HotRoute], litestar: Litestar) -> list[Operation
             each.method,
             each.path,
             each.description.operation_id or each.handle.__name__,
-            each.handle.__module__,
             each.description,
         )
         for each in hot
@@ -330,7 +326,7 @@ def _litestar_operations(litestar: Litestar) -> Iterator[Operation]:
             name = handler.name or handler.handler_name
             if len(handler.http_methods) > 1:
                 name = f"{method.lower()}_{name.removeprefix('get_')}"
-            yield Operation(method, path, description.operation_id or name, handler.fn.__module__, description)
+            yield Operation(method, path, description.operation_id or name, description)
 
 
 def build_document(hot: Iterable[HotRoute], litestar: Litestar, about: str = _ABOUT) -> bytes:
@@ -380,14 +376,93 @@ def build_document(hot: Iterable[HotRoute], litestar: Litestar, about: str = _AB
     return msgspec.json.encode(document)
 
 
+_TAGS: Final = {
+    "cars": (
+        re.compile(r"/v1/car|/v1/roots/[^/]+/car"),
+        "Roots as CAR files: export of a held root, with or without its payloads, and import of any CAR of roots.",
+    ),
+    "cas": (
+        re.compile(r"/v1/cas"),
+        "Immutable payloads: upload, download one by one or many at once, HEAD, and which of many are held.",
+    ),
+    "diff": (
+        re.compile(r"/v1/roots/[^/]+/diff"),
+        "Differences between two maps, page by page, with a proof. Paths are in text form, since URLs have no arrays.",
+    ),
+    "objects": (
+        re.compile(r"/v1/pages|/v1/roots/\{root\}$"),
+        "Stored pages and held roots by name, immutable: for stores and caches that read through from this gateway.",
+    ),
+    "roots": (
+        re.compile(r"/v1/roots"),
+        "Creating roots, and mutating maps and lists. Both return roots that the client has yet to accept.",
+    ),
+    "publications": (
+        re.compile(r"/v1/publications"),
+        """Tags of operations: the paths of each, of which the first that matches counts, and what the document says of it.""",
+    ),
+    "resolve": (
+        re.compile(r"/v1"),
+        "Queries: resolve (also many paths at once), read, map-proof, scan, and the two diagnostic verifications.",
+    ),
+    "ipfs": (
+        re.compile(r"/ipfs"),
+        "Blocks for IPFS clients: raw blocks, and CARs of one block, of the IPFS Trustless Gateway specification.",
+    ),
+    "health": (
+        re.compile(r"/healthz|/readyz"),
+        "Whether the gateway and its store work (`/healthz`), and whether to send it requests (`/readyz`).",
+    ),
+    "metrics": (
+        re.compile(r"/metrics"),
+        "`GET /metrics`: what all processes of the gateway have counted, in Prometheus' text format.",
+    ),
+    "openapi": (
+        re.compile(r"/openapi.json"),
+        "The OpenAPI 3.1 document, built from what routes declare about themselves.",
+    ),
+    "gc": (
+        re.compile(r"/admin/v1/maintenance/(gc|pins)"),
+        "Garbage collection on a running gateway, on request and on a schedule, and pins.",
+    ),
+    "backup": (
+        re.compile(r"/admin/v1/maintenance/backup"),
+        "Backing up the store of a running gateway to a directory of its machine.",
+    ),
+    "flush": (
+        re.compile(r"/admin/v1/maintenance/flush"),
+        "Flushing the memtables, so that everything is in SST files and the next start replays no log.",
+    ),
+    "fsck": (re.compile(r"/admin/v1/maintenance/fsck"), "Checking the whole store while the gateway runs."),
+    "heal": (
+        re.compile(r"/admin/v1/maintenance/heal"),
+        "Restoring what the store has lost, from files that `coregw heal` has put into the data directory.",
+    ),
+    "status": (
+        re.compile(r"/admin/v1/maintenance/status"),
+        "Status of the gateway: its processes, its store, and the long operations in progress.",
+    ),
+    "admin": (
+        re.compile(r"/admin"),
+        "Published roots: an operator's recommendations under a scope and a name, with history, and freezing.",
+    ),
+    "docs": (
+        re.compile(r"/"),
+        "Pages of the gateway: a viewer of the OpenAPI document at the same level, and the explorer at `/`.",
+    ),
+}
+"""Tags of operations: the paths that each is of, of which the first that matches counts, and what it says."""
+
+
 class _DocumentedOperation:
     """An operation's part of the document."""
 
     def __init__(self, operation: Operation) -> None:
         self.operation = operation
         self._description = operation.description
-        self.tag = operation.module.rpartition(".")[2]
-        self.about_tag = (sys.modules[operation.module].__doc__ or "").partition("\n")[0].replace("``", "`")
+        self.tag, self.about_tag = next(
+            (tag, about) for tag, (paths, about) in _TAGS.items() if paths.match(operation.path)
+        )
         self._examples: list[Example] = [each for each in all_examples() if each.operation == operation.name]
         self._path_parameters = re.findall(r"\{(\w+)\}", operation.path)
         self.needs_token = operation.description.is_administration or operation.description.writes

@@ -15,7 +15,7 @@ import coregw.gateway
 if TYPE_CHECKING:
     import httpx2
 
-VIEWER = Path(coregw.gateway.__file__).parent / "docs" / "viewer"
+VIEWER = Path(coregw.gateway.__file__).parent / "viewer"
 
 
 @pytest.fixture(scope="module")
