@@ -19,7 +19,7 @@ import httpx2
 import serving
 from openapi_outline import outline
 
-EXAMPLES = Path(__file__).parent.parent / "python" / "coregw" / "gateway" / "docs" / "examples.json"
+EXAMPLES = Path(__file__).parent.parent / "python" / "coregw" / "gateway" / "examples.json"
 PINNED = Path(__file__).parent / "gateway" / "docs" / "openapi.txt"
 PINNED_MANAGEMENT = PINNED.with_name("management.txt")
 

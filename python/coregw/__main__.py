@@ -24,13 +24,13 @@ def main() -> None:
     _open_standard_descriptors()
     gc.set_threshold(_YOUNG_THRESHOLD, *gc.get_threshold()[1:])
     try:
-        from coregw.cli.main import main
+        from coregw.cli.main import main as run
     except KeyboardInterrupt:  # loading takes long enough for an impatient Ctrl-C
         sys.stderr.write("coregw: interrupted (SIGINT)\n")
         sys.exit(_INTERRUPTED)
     except ModuleNotFoundError as error:
         sys.exit(f"coregw: {missing_extra(error, 'the coregw command', 'cli')}")
-    main.main()
+    run()
 
 
 def _open_standard_descriptors() -> None:

@@ -399,7 +399,8 @@ _TAGS: Final = {
     ),
     "publications": (
         re.compile(r"/v1/publications"),
-        """Tags of operations: the paths of each, of which the first that matches counts, and what the document says of it.""",
+        "Publications for everybody: the newest signed checkpoint of a name's log with proofs in its tree, or a bare "
+        "record.",
     ),
     "resolve": (
         re.compile(r"/v1"),
