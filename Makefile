@@ -87,7 +87,7 @@ lock: $(VENV)/.locked js/node_modules/.package-lock.json ## update the lock file
 
 .PHONY: demo
 demo: install ## send a real directory tree through a gateway, and verify every byte
-	@$(BIN)/python -m coregw.demo $(ARGS)
+	@$(BIN)/python examples/demo.py $(ARGS)
 
 .PHONY: serve
 serve: install ## run a gateway on loopback (ARGS='--data DIR --port 8080')

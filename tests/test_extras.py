@@ -92,7 +92,6 @@ def test_the_base_package_imports_the_standard_library_only(part: str) -> None:
         ("messages", "client"),
         ("client", "client"),
         ("cli", "cli"),
-        ("demo.py", "all"),
         ("trust", "client"),
         ("messages", "server"),
         ("engine", "server"),

@@ -60,7 +60,6 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("", "_core", "client", "errors", "extras", "folders", "gateway", "messages", "plants", "store", "text"),
         *("tlog", "trust", "upkeep"),
     },
-    "demo": {"", "_core", "client", "errors", "folders", "messages", "text"},
     "__main__": {"cli", "extras"},
 }
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import demo
 import pytest
 
-from coregw import demo
 from gateways import Reply, lying_gateway, names
 
 
