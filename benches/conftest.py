@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from coregw import Map
-from coregw.bench import Sample, generated_keys, sample, target
+from coregw.bench import ProofSample, generated_keys, sample, target
 
 # The search for doctests would import the programs beside the suite; some need libraries of requirements-bench.lock.
 collect_ignore = [path.name for path in Path(__file__).parent.glob("*.py") if not path.name.startswith("test_")]
 
 
 @cache
-def tree_of(count: int, suite: str) -> tuple[Map, Sample]:
+def tree_of(count: int, suite: str) -> tuple[Map, ProofSample]:
     """A map of generated keys, and some of its keys with their proofs."""
     keys = generated_keys(count)
     tree = Map(dict.fromkeys(keys, target()), suite)
@@ -41,6 +41,6 @@ def tree(count: int, suite: str) -> Map:
 
 
 @pytest.fixture
-def some(count: int, suite: str) -> Sample:
+def some(count: int, suite: str) -> ProofSample:
     """Some of its keys, with their proofs."""
     return tree_of(count, suite)[1]

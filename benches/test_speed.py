@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from coregw import Change, Map, payload_cid, verify_key, verify_keys
-from coregw.bench import Sample, generated_keys, target
+from coregw.bench import ProofSample, generated_keys, target
 
 if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture
@@ -20,31 +20,31 @@ KEYS_AT_ONCE = 100
 
 
 @pytest.mark.benchmark(group="prove a key")
-def test_prove(benchmark: BenchmarkFixture, tree: Map, some: Sample) -> None:
+def test_prove(benchmark: BenchmarkFixture, tree: Map, some: ProofSample) -> None:
     keys = cycle(some.keys)
     assert benchmark(lambda: tree.prove(next(keys)))
 
 
 @pytest.mark.benchmark(group="verify a key")
-def test_verify(benchmark: BenchmarkFixture, some: Sample) -> None:
+def test_verify(benchmark: BenchmarkFixture, some: ProofSample) -> None:
     items = cycle(zip(some.keys, some.proofs, strict=True))
     assert benchmark(lambda: verify_key(some.root, *next(items))) == target()
 
 
 @pytest.mark.benchmark(group="prove 100 keys at once")
-def test_prove_keys(benchmark: BenchmarkFixture, tree: Map, some: Sample) -> None:
+def test_prove_keys(benchmark: BenchmarkFixture, tree: Map, some: ProofSample) -> None:
     assert benchmark(tree.prove_keys, some.keys[:KEYS_AT_ONCE])
 
 
 @pytest.mark.benchmark(group="verify 100 keys at once")
-def test_verify_keys(benchmark: BenchmarkFixture, tree: Map, some: Sample) -> None:
+def test_verify_keys(benchmark: BenchmarkFixture, tree: Map, some: ProofSample) -> None:
     keys = some.keys[:KEYS_AT_ONCE]
     proof = tree.prove_keys(keys)
     assert benchmark(verify_keys, some.root, keys, proof) == [target()] * KEYS_AT_ONCE
 
 
 @pytest.mark.benchmark(group="bind one key of a map")
-def test_change(benchmark: BenchmarkFixture, tree: Map, some: Sample) -> None:
+def test_change(benchmark: BenchmarkFixture, tree: Map, some: ProofSample) -> None:
     keys = cycle(some.keys)
     other = payload_cid(b"another target")
     assert benchmark(lambda: tree.apply([Change(next(keys), target(), other)])).tree != tree

@@ -33,8 +33,8 @@ __all__ = [
     "BATCH",
     "PERCENTILES",
     "Figure",
+    "ProofSample",
     "Report",
-    "Sample",
     "Scale",
     "build",
     "generated_keys",
@@ -207,7 +207,7 @@ def generated_keys(count: int) -> list[str]:
     return [f"data/{i % 997:03d}/{rng.getrandbits(64):016x}.bin" for i in range(count)]
 
 
-class Sample:
+class ProofSample:
     """Some keys of a map with their proofs, in random order.
 
     Attributes:
@@ -220,12 +220,12 @@ class Sample:
         self.root, self.keys, self.proofs = root, keys, proofs
 
 
-def sample(tree: Map, keys: Sequence[str]) -> Sample:
+def sample(tree: Map, keys: Sequence[str]) -> ProofSample:
     """Return a random sample of at most 5,000 keys of a map, with their proofs."""
     chosen = random.Random(2).sample(  # noqa: S311 - no secrets
         keys, min(len(keys), _SAMPLE)
     )
-    return Sample(tree.root, chosen, tree.prove_many(chosen))
+    return ProofSample(tree.root, chosen, tree.prove_many(chosen))
 
 
 def target() -> str:
@@ -298,7 +298,7 @@ def process_counts() -> list[int]:
     return sorted({cores, *(1 << i for i in range(cores.bit_length()) if 1 << i <= cores)})
 
 
-def scaling(some: Sample, seconds: float, counts: list[int]) -> Iterator[Scale]:
+def scaling(some: ProofSample, seconds: float, counts: list[int]) -> Iterator[Scale]:
     """Measure how many proofs of one key that many processes verify in a second, each its own."""
     context = multiprocessing.get_context("spawn")
     for count in counts:

@@ -1,6 +1,6 @@
 """What a process counts and logs about itself.
 
-They take no lock: each is changed by one thread, and a reader may see a value that is some nanoseconds old.
+Counters take no lock: each is changed by one thread, and a reader may see a value that is some nanoseconds old.
 """
 
 from __future__ import annotations

@@ -17,8 +17,7 @@ import pytest
 
 from coregw import _core
 from coregw.client import Client
-from coregw.client.folders.destination import FileStates
-from coregw.client.folders.filling import Partial, partial_folder
+from coregw.client.folders.filling import FileStates, PartialFolder, partial_folder
 from coregw.errors import InvalidInput
 from coregw.folders.caches import RestoreCache, encode_entries
 from gateways import Reply, lying_gateway, names
@@ -229,7 +228,7 @@ def test_a_state_is_known_only_if_no_later_change_has_the_same_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age: int, fraction: int, is_known: bool, waits: bool
 ) -> None:
     changed, slept = 10**9 * SECOND + fraction, [0]
-    monkeypatch.setattr(Partial, "now", lambda _: changed + age + slept[-1])
+    monkeypatch.setattr(PartialFolder, "now", lambda _: changed + age + slept[-1])
     monkeypatch.setattr(time, "sleep", lambda seconds: slept.append(int(seconds * SECOND)))
     assert target_after_saving(tmp_path, changed) == ("target" if is_known else None)
     assert (len(slept) > 1) == waits
@@ -237,7 +236,7 @@ def test_a_state_is_known_only_if_no_later_change_has_the_same_time(
 
 def test_a_clock_that_stands_still_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changed, slept = 10**9 * SECOND + 7, [0.0]
-    monkeypatch.setattr(Partial, "now", lambda _: changed)
+    monkeypatch.setattr(PartialFolder, "now", lambda _: changed)
 
     def sleep(seconds: float) -> None:
         slept.append(slept[-1] + seconds)

@@ -13,7 +13,7 @@ import pytest
 
 from coregw import Map, payload_cid
 from coregw._core import Cid
-from coregw.engine.publications import Publications, RecordTable
+from coregw.engine.publications import PublicationStore, RecordTable
 from coregw.engine.records import Record, encode_record, record_key, revision_key
 from coregw.errors import Conflict, InvalidInput, RecordNotFound, RootNotFound, StoreDamaged
 from coregw.messages.query import UnsignedPublication
@@ -332,7 +332,7 @@ async def test_nothing_is_restored_without_the_newest_root(records: RecordTable)
 
 async def proofs_hold(store: Store, scope: str, name: str) -> None:
     """Every revision is proven in every tree, and every tree continues every older one."""
-    publications = Publications(store)
+    publications = PublicationStore(store)
     whole = await publications.prove(scope, name)
     for size in range(1, whole.size + 1):
         for old in range(size + 1):
@@ -351,9 +351,9 @@ async def test_every_revision_and_the_freeze_are_in_the_log_of_a_name(store: Sto
     await proofs_hold(store, "docs", "main")
     await records.freeze("docs", "main", LATER)
     await proofs_hold(store, "docs", "main")
-    found = await Publications(store).prove("docs", "main")
+    found = await PublicationStore(store).prove("docs", "main")
     assert (found.size, found.record.revision, found.record.frozen) == (10, 9, True)
-    assert not (await Publications(store).prove("docs", "main", 0, None, 9)).record.frozen
+    assert not (await PublicationStore(store).prove("docs", "main", 0, None, 9)).record.frozen
 
 
 class Counted:
@@ -380,7 +380,7 @@ async def test_a_proof_reads_few_rows_and_writes_none_whatever_is_lost(
 ) -> None:
     for number in range(40):
         await records.publish("docs", "main", CIDS[number % 2], None, NOW)
-    publications = Publications(store)
+    publications = PublicationStore(store)
     whole = await publications.prove("docs", "main")
     note = f"o/docs/main\n40\n{whole.root_hash}\n\n— o/docs/main AAAAAAAA\n"
     await publications.sign("docs", "main", note)
@@ -398,12 +398,12 @@ async def test_the_log_is_computed_again_when_revisions_are_restored(store: Stor
     await store.put({Table.ROOTS: [(cid, b"") for cid in CIDS]})
     for number in range(6):
         await records.publish("docs", "main", CIDS[number % 2], None, NOW)
-    whole, given = (await Publications(store).prove("docs", "main")).root_hash, await history(records)
+    whole, given = (await PublicationStore(store).prove("docs", "main")).root_hash, await history(records)
     nodes = [key for key, _ in await store.list_rows(Table.RECORDS, b"t", None, 99)]
     assert len(nodes) == 10
     await store.delete(Table.RECORDS, nodes)
     assert not await records.restore(given)
-    assert (await Publications(store).prove("docs", "main")).root_hash == whole
+    assert (await PublicationStore(store).prove("docs", "main")).root_hash == whole
     await store.delete(Table.RECORDS, nodes[3:])
     await records.publish("docs", "main", CIDS[0], None, NOW)
     assert not await records.restore(given)
@@ -425,7 +425,7 @@ async def test_publishing_goes_on_when_revisions_are_lost_and_proofs_when_they_a
     await store.delete(Table.RECORDS, [revision_key("docs", "main", 2)])
     await records.publish("docs", "main", CIDS[1], None, NOW)
     with pytest.raises(StoreDamaged):
-        await Publications(store).prove("docs", "main")
+        await PublicationStore(store).prove("docs", "main")
     assert await records.restore(lost)
     await proofs_hold(store, "docs", "main")
 
@@ -437,7 +437,7 @@ async def test_a_history_that_lost_signed_leaves_gets_no_others_in_their_place(
     await store.put({Table.ROOTS: [(cid, b"") for cid in CIDS]})
     for _ in range(2):
         await records.publish("docs", "main", CIDS[0], None, NOW)
-    publications, given = Publications(store), await history(records)
+    publications, given = PublicationStore(store), await history(records)
     await publications.sign(
         "docs",
         "main",
@@ -456,7 +456,7 @@ async def test_a_history_that_lost_signed_leaves_gets_no_others_in_their_place(
 async def test_a_signed_checkpoint_is_kept_if_it_is_of_this_log_and_no_older(
     store: Store, records: RecordTable
 ) -> None:
-    publications = Publications(store)
+    publications = PublicationStore(store)
     for _ in range(3):
         await records.publish("docs", "main", CIDS[0], None, NOW)
     heads = [await publications.prove("docs", "main", 0, None, size) for size in (1, 2, 3)]

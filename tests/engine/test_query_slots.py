@@ -10,7 +10,7 @@ import pytest
 from coregw import payload_cid
 from coregw._core import Operation
 from coregw.engine import Engine
-from coregw.engine.scheduling import MAX_KEPT_BYTES, Query, QuerySlots
+from coregw.engine.scheduling import MAX_KEPT_BYTES, QuerySlots, QueryState
 from coregw.store.memory import MemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -34,11 +34,11 @@ async def test_a_query_that_has_found_much_does_not_wait_with_it(path: str, budg
     root = json.loads(await engine.create_root(json.dumps({"arcs": arcs}).encode()))["root"]
     body = json.dumps({"profile": "core.scan/v0alpha1", "root": root, "prefix": []}).encode()
     answer = await engine.scan(body)
-    query = Query(lambda: Operation.scan(engine._cache, body), max_nodes=1 << 30)
+    query = QueryState(lambda: Operation.scan(engine._cache, body), max_nodes=1 << 30)
     assert not isinstance(query.begin(budget), bytes), "the answer is not written yet"
     assert (query.held_bytes > MAX_KEPT_BYTES) is not is_kept
     slots = QuerySlots(1, 32)
-    async with slots.occupy(Query(lambda: Operation.scan(engine._cache, body), 1)):
+    async with slots.occupy(QueryState(lambda: Operation.scan(engine._cache, body), 1)):
         waiting = asyncio.create_task(_finish(slots, query))
         await asyncio.sleep(0)
         assert (query.operation is not None) is is_kept
@@ -46,7 +46,7 @@ async def test_a_query_that_has_found_much_does_not_wait_with_it(path: str, budg
     await engine.close()
 
 
-async def _finish(slots: QuerySlots, query: Query) -> bytes:
+async def _finish(slots: QuerySlots, query: QueryState) -> bytes:
     """Wait for a slot, and run a query to its end, which begins again if it was dropped."""
     async with slots.occupy(query):
         if query.operation is None:

@@ -16,7 +16,7 @@ from coregw.engine.objects import ObjectChecks
 from coregw.errors import InvalidInput, PayloadNotFound, Unavailable, UpstreamDamaged
 from coregw.store import CHUNK_BYTES, Stored, Table
 from coregw.store.memory import MemoryStore
-from coregw.store.origin import OriginStore, Sink, page_path, payload_path, root_path
+from coregw.store.origin import OriginStore, UpstreamSink, page_path, payload_path, root_path
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +46,7 @@ class Objects:
         self.at_once -= 1
         return self.objects.get(path)
 
-    async def download(self, path: str, sink: Callable[[], Sink]) -> bool:
+    async def download(self, path: str, sink: Callable[[], UpstreamSink]) -> bool:
         content = await self.get(path, 0)
         if content is not None:
             sink().write(b"of an attempt that failed")

@@ -13,7 +13,16 @@ import pytest
 
 from coregw.errors import StoreDamaged
 from coregw.store.rocksdb import open_store
-from coregw.store.rocksdb.mark import MARK, Durable, Extent, MarkFile, claims, encode_claim, read_mark, require_durable
+from coregw.store.rocksdb.mark import (
+    MARK,
+    Durable,
+    Extent,
+    HighWaterMarkFile,
+    claims,
+    encode_claim,
+    read_mark,
+    require_durable,
+)
 from coregw.store.rocksdb.wal import log_checksum, read_log
 from store.rocksdb_support import are_held, log_file, put_roots, run_until_dead
 
@@ -126,14 +135,14 @@ async def test_a_log_is_known_to_the_mark_since_its_first_acknowledged_write(
 ) -> None:
     async with await open_store(tmp_path) as store:
         synced: list[Durable] = []
-        write = MarkFile.write
+        write = HighWaterMarkFile.write
 
-        def noted(self: MarkFile, durable: Durable) -> None:
+        def noted(self: HighWaterMarkFile, durable: Durable) -> None:
             write(self, durable)
             synced.append(durable)
 
-        monkeypatch.setattr(MarkFile, "write", noted)
-        monkeypatch.setattr(MarkFile, "sync", lambda self: synced.append(synced[-1]))
+        monkeypatch.setattr(HighWaterMarkFile, "write", noted)
+        monkeypatch.setattr(HighWaterMarkFile, "sync", lambda self: synced.append(synced[-1]))
         before = log_file(tmp_path)
         await put_roots(store, [b"root"])
         await store.flush()
@@ -174,8 +183,8 @@ def test_claims_are_found_after_damage_and_only_those_of_the_session() -> None:
 
 def test_a_mark_without_a_session_is_read(tmp_path: Path) -> None:
     durable = Durable(Extent(1, 2), (Extent(3, 4),))
-    MarkFile.create(tmp_path, durable).close()
+    HighWaterMarkFile.create(tmp_path, durable).close()
     assert read_mark(tmp_path) == durable
-    file = MarkFile.create(tmp_path, durable._replace(session=b"s" * 16))
+    file = HighWaterMarkFile.create(tmp_path, durable._replace(session=b"s" * 16))
     file.close()
     assert read_mark(tmp_path) == durable._replace(session=b"s" * 16)

@@ -14,7 +14,7 @@ from coregw.errors import StoreDamaged
 from coregw.store.rocksdb import CACHE_BYTES, RocksStore, open_store
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family
-from coregw.store.rocksdb.mark import MARK, Durable, Extent, MarkFile, drop_torn_ends, read_mark
+from coregw.store.rocksdb.mark import MARK, Durable, Extent, HighWaterMarkFile, drop_torn_ends, read_mark
 from coregw.store.rocksdb.wal import complete_end
 from store.rocksdb_support import (
     are_held,
@@ -275,7 +275,7 @@ async def test_a_store_opens_whose_mark_was_refreshed_before_the_first_sync_of_a
     database.close()
     Database(copy, CACHE_BYTES).close()
     shutil.copytree(tmp_path, tmp_path.with_name("earlier"))
-    file = MarkFile.create(
+    file = HighWaterMarkFile.create(
         tmp_path.with_name("earlier") / "rocksdb", mark._replace(logs=())
     )  # as versions before wrote
     file.close()
@@ -315,7 +315,7 @@ async def test_rocksdb_records_its_logs_in_the_manifest(tmp_path: Path) -> None:
 
 def test_a_mark_is_read_as_it_was_written_last(tmp_path: Path) -> None:
     states = [Durable(Extent(5, i), tuple(Extent(n, n * i) for n in range(7, 7 + i))) for i in range(9)]
-    file = MarkFile.create(tmp_path, states[0])
+    file = HighWaterMarkFile.create(tmp_path, states[0])
     assert read_mark(tmp_path) == states[0]
     for state in states:
         file.write(state)
@@ -326,7 +326,7 @@ def test_a_mark_is_read_as_it_was_written_last(tmp_path: Path) -> None:
 
 
 def test_a_mark_of_more_logs_than_fit_keeps_the_newest(tmp_path: Path) -> None:
-    MarkFile.create(tmp_path, Durable(Extent(1, 1), tuple(Extent(n, n) for n in range(1000)))).close()
+    HighWaterMarkFile.create(tmp_path, Durable(Extent(1, 1), tuple(Extent(n, n) for n in range(1000)))).close()
     found = read_mark(tmp_path)
     assert found is not None
     assert 200 < len(found.logs) < 260

@@ -8,7 +8,7 @@ from pathlib import Path
 from coregw.messages.management import Progress
 from coregw.store.rocksdb import RocksStore
 from coregw.upkeep.backup import BackedUp, Track, Verified, back_up, verify
-from coregw.upkeep.restore import Restored, restore
+from coregw.upkeep.restore import RestoredStore, restore
 
 
 def silent(_: Progress) -> None:
@@ -19,7 +19,7 @@ async def backed_up(store: RocksStore, destination: Path, keep: int = 7) -> Back
     return await back_up(store, destination, keep, silent)
 
 
-async def restored(source: Path, data: Path, number: int | None = None) -> Restored:
+async def restored(source: Path, data: Path, number: int | None = None) -> RestoredStore:
     return await asyncio.to_thread(restore, source, data, number, Track(silent))
 
 

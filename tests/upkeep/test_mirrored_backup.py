@@ -22,7 +22,7 @@ from coregw.store.rocksdb import open_store, read_identity
 from coregw.upkeep.backup import BackedUp, Repository, back_up
 from coregw.upkeep.copy import copy_store
 from coregw.upkeep.gc import collect_garbage
-from coregw.upkeep.restore import Restored, refill
+from coregw.upkeep.restore import RestoredStore, refill
 from servers import Bucket, Postgres
 from store.payloads import multihash_of, random_bytes, upload
 from store.postgres_support import new_bucket, opened
@@ -52,7 +52,7 @@ async def backed_up(store: CollectableStore, destination: Path, keep: int = 7) -
     return await back_up(store, destination, keep, silent)
 
 
-async def refilled(source: Path, store: CollectableStore, *, quick: bool = False) -> Restored:
+async def refilled(source: Path, store: CollectableStore, *, quick: bool = False) -> RestoredStore:
     return await refill(source, store, None, silent, quick=quick)
 
 

@@ -15,7 +15,7 @@ from coregw.client import Client
 from coregw.messages.management import Progress
 from coregw.store.rocksdb import open_store
 from coregw.upkeep import file_check
-from coregw.upkeep.file_check import Pace, check_database
+from coregw.upkeep.file_check import RateLimiter, check_database
 from coregw.upkeep.store_check import check_online
 from upkeep.damage_support import fill
 
@@ -40,7 +40,7 @@ def _ignore(progress: Progress) -> None:
 
 def test_reads_of_any_length_are_limited_to_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    limited = Pace(1000)
+    limited = RateLimiter(1000)
     total = 0
     for size in (1, 10_000, 0, 500, *[7] * 1000, 3000):
         limited(size)

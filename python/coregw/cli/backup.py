@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from coregw.store.collection import CollectableStore
     from coregw.upkeep.backup import BackedUp
     from coregw.upkeep.copy import Copied
-    from coregw.upkeep.restore import Restored
+    from coregw.upkeep.restore import RestoredStore
 
 __all__ = ["backup_command", "copy_command", "restore_command"]
 
@@ -171,7 +171,7 @@ def restore_command(
     print_result(msgspec.to_builtins(result), as_json=as_json)
 
 
-def _to_folder(source: Path, data: Path, generation: int | None, show: Any, *, quick: bool) -> Restored:  # noqa: ANN401 - see `Control.run`
+def _to_folder(source: Path, data: Path, generation: int | None, show: Any, *, quick: bool) -> RestoredStore:  # noqa: ANN401 - see `Control.run`
     import msgspec
 
     from coregw.upkeep.repository import Track
@@ -189,7 +189,7 @@ def _to_store(
     show: Any,  # noqa: ANN401 - as above
     *,
     quick: bool,
-) -> Restored:
+) -> RestoredStore:
     import asyncio
 
     import msgspec
@@ -197,7 +197,7 @@ def _to_store(
     from coregw.cli.control import opened_database
     from coregw.upkeep.restore import refill
 
-    async def run() -> Restored:
+    async def run() -> RestoredStore:
         async with opened_database(store, bucket, "--to") as destination:
             return await refill(
                 source, destination, generation, lambda progress: show(msgspec.to_builtins(progress)), quick=quick

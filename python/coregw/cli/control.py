@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from coregw.store.collection import CollectableStore
 
 __all__ = [
+    "BlockingStore",
     "Control",
-    "SharedStore",
     "data_option",
     "find_control",
     "is_shared",
@@ -237,7 +237,7 @@ async def opened_database(
         yield database
 
 
-class SharedStore:
+class BlockingStore:
     """A store in PostgreSQL for a command without an event loop: it is used in a loop of another thread.
 
     Attributes:
@@ -262,9 +262,9 @@ class SharedStore:
 
 
 @contextmanager
-def shared_store(data: Path) -> Iterator[SharedStore]:
+def shared_store(data: Path) -> Iterator[BlockingStore]:
     """Open the store that ``COREGW_STORE`` names while the context is active. Raises as `open_shared`."""
     from anyio.from_thread import start_blocking_portal
 
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(opened_store(data)) as store:
-        yield SharedStore(portal, store)
+        yield BlockingStore(portal, store)

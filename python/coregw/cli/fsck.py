@@ -95,11 +95,11 @@ def _check_by_gateway(control: Control, show: ShowProgress, rate: int | None) ->
 
 def _check(data: Path, report: ProgressCallback, rate: int | None) -> CheckResult:
     from coregw.cli.control import is_shared, shared_store
-    from coregw.upkeep.file_check import Pace, check_database
+    from coregw.upkeep.file_check import RateLimiter, check_database
     from coregw.upkeep.repair import readable
     from coregw.upkeep.store_check import check_online
 
-    on_read = Pace(rate) if rate is not None else lambda _: None
+    on_read = RateLimiter(rate) if rate is not None else lambda _: None
     if is_shared():
         with shared_store(data) as shared:
             return shared.call(check_online(shared.store, report, on_read))

@@ -24,7 +24,7 @@ from coregw.errors import CoregwError, InvalidInput, RootNotFound, Unavailable
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from coregw.cli.control import SharedStore
+    from coregw.cli.control import BlockingStore
     from coregw.client import Client
     from coregw.messages.management import Progress
     from coregw.store import Store
@@ -107,7 +107,7 @@ def heal_command(
 class _Heal:
     """One run of the command: what it restored so far, and what it could not."""
 
-    def __init__(self, data: Path, shared: SharedStore | None, source: GatewayChoice, show: Show) -> None:
+    def __init__(self, data: Path, shared: BlockingStore | None, source: GatewayChoice, show: Show) -> None:
         self._data = data
         self._shared = shared
         self._source = source.only_address

@@ -8,8 +8,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from coregw.client.driver import Driver
-from coregw.client.operations.steps import Item, Steps, Stream, resume
+from coregw.client.driver import ClientBase
+from coregw.client.operations.steps import Steps, Stream, StreamItem, resume
 from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings, ConnectionOptions
 from coregw.client.transport.asynchronous import AsyncTransport
 from coregw.client.transport.exchange import Answer, Call
@@ -58,12 +58,12 @@ async def run_in_workers(steps: Steps[T], outcome: Outcome, refused: Refused | N
         steps.close()
 
 
-def _step(go_on: Callable[[], Call]) -> Call | Item[Any]:
+def _step(go_on: Callable[[], Call]) -> Call | StreamItem[Any]:
     """Return the next call of an operation, or its value: no future can have a `StopIteration` as its exception."""
     try:
         return go_on()
     except StopIteration as stop:
-        return Item(stop.value)
+        return StreamItem(stop.value)
 
 
 async def stream(steps: Stream[T], outcome: Outcome, refused: Refused | None = None) -> AsyncGenerator[T, None]:
@@ -71,7 +71,7 @@ async def stream(steps: Stream[T], outcome: Outcome, refused: Refused | None = N
     try:
         item = next(steps)
         while True:
-            if isinstance(item, Item):
+            if isinstance(item, StreamItem):
                 yield item.value
                 item = next(steps)
             else:
@@ -82,7 +82,7 @@ async def stream(steps: Stream[T], outcome: Outcome, refused: Refused | None = N
         steps.close()
 
 
-class AsyncDriver(Driver):
+class AsyncDriver(ClientBase):
     """What an asyncio client is without its methods: addresses, connections, and what exchanges calls over them."""
 
     _transport: AsyncTransport | StaticTransport

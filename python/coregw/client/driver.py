@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from coregw.trust.store import TrustStore
     from coregw.verify import CidLike
 
-__all__ = ["Driver"]
+__all__ = ["ClientBase"]
 
 
 class _Transport(Protocol):
@@ -26,7 +26,7 @@ class _Transport(Protocol):
         """The gateways, and which one is in use."""
 
 
-class Driver:
+class ClientBase:
     """The gateways of a client, as its users see them.
 
     Attributes:

@@ -15,10 +15,10 @@ from typing import Any, Final, Protocol, TypeVar
 from msgspec.structs import replace
 
 from coregw.client.aio_driver import Outcome, run, stream
-from coregw.client.operations.steps import Item, PartSize, Steps, Stream, resume
+from coregw.client.operations.steps import PartSize, Steps, Stream, StreamItem, resume
 from coregw.client.settings import MIB, ClientSettings, ConnectionOptions
 from coregw.client.static.upstream import HttpUpstream
-from coregw.client.transport.exchange import Answer, Body, Call, Divided, Partial, SentOnce, Sink
+from coregw.client.transport.exchange import Answer, Body, Call, Divided, PartialAnswer, SentOnce, Sink
 from coregw.client.transport.gateways import Address
 from coregw.engine import Engine
 from coregw.engine.objects import ObjectChecks
@@ -120,7 +120,7 @@ class Side:
         try:
             given = next(steps)
             while True:
-                if isinstance(given, Item):
+                if isinstance(given, StreamItem):
                     yield given
                     given = next(steps)
                     continue
@@ -219,7 +219,7 @@ class _CountedSink:
 class _CountedPartial(_CountedSink):
     """A part of an answer that is continued, whose further bytes are counted."""
 
-    def __init__(self, side: Side, partial: Partial) -> None:
+    def __init__(self, side: Side, partial: PartialAnswer) -> None:
         super().__init__(side, partial)
         self._partial = partial
         self.senders = partial.senders

@@ -8,8 +8,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from coregw.client.driver import Driver
-from coregw.client.operations.steps import Item, Steps, Stream, resume
+from coregw.client.driver import ClientBase
+from coregw.client.operations.steps import Steps, Stream, StreamItem, resume
 from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings, ConnectionOptions
 from coregw.client.transport.blocking import BlockingTransport
 from coregw.client.transport.exchange import Answer, Call
@@ -25,7 +25,7 @@ __all__ = ["BlockingDriver"]
 T = TypeVar("T")
 
 
-class BlockingDriver(Driver):
+class BlockingDriver(ClientBase):
     """What a blocking client is without its methods: addresses, connections, and what exchanges calls over them."""
 
     _transport: BlockingTransport | BlockingStaticTransport
@@ -79,7 +79,7 @@ class BlockingDriver(Driver):
         try:
             item = next(steps)
             while True:
-                if isinstance(item, Item):
+                if isinstance(item, StreamItem):
                     yield item.value
                     item = next(steps)
                 else:

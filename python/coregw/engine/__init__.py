@@ -15,7 +15,7 @@ try:
     from coregw.engine.engine import Engine, EngineFigures, Verdict
     from coregw.engine.objects import Objects
     from coregw.engine.payloads import Payloads, StoredPayload
-    from coregw.engine.publications import Publications
+    from coregw.engine.publications import PublicationStore
 except ModuleNotFoundError as error:
     raise missing_extra(error, "coregw.engine", "server") from error
 
@@ -28,7 +28,7 @@ __all__ = [
     "EngineFigures",
     "Objects",
     "Payloads",
-    "Publications",
+    "PublicationStore",
     "StoredPayload",
     "Verdict",
 ]

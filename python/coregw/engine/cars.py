@@ -2,9 +2,7 @@
 
 An export gets tree nodes from an operation, and puts the payloads between them. An import spools the bytes while the
 hash of each block is checked; only when its trees are checked as well is anything stored: payloads, pages, and the root
-records last. The format is the extension's.
-
-A spool is an unnamed file, whose frames are checked as they arrive.
+records last. The format is the extension's. A spool is an unnamed file.
 """
 
 from __future__ import annotations

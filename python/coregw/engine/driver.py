@@ -31,9 +31,9 @@ from coregw.engine.scheduling import (
     MAX_LOOP_PAGES,
     SPANS_PER_VISIT,
     WORKER_BUDGET_FACTOR,
-    Changes,
-    Query,
+    ChangeSlots,
     QuerySlots,
+    QueryState,
     WorkerPool,
     level_of,
     require_caller,
@@ -75,7 +75,7 @@ class Driver:
         self._cache = cache
         self._budget = budget
         self._pool = WorkerPool(worker_threads)
-        self.changes = Changes(heavy_requests, change_bytes)
+        self.changes = ChangeSlots(heavy_requests, change_bytes)
         """Slots and memory of root creations, imports and mutations."""
         self._loading = QuerySlots(MAX_LOADING_QUERIES, 0)
         self._long = QuerySlots(long_queries, MAX_KEPT_QUERIES)
@@ -115,7 +115,7 @@ class Driver:
             ClientDisconnected: If the caller leaves before it ends.
         """
         self._refresh_held()
-        query = Query(start, self._max_nodes)
+        query = QueryState(start, self._max_nodes)
         on_loop = weight <= MAX_LOOP_BYTES
         if on_loop:
             polled = query.begin(self._budget)
@@ -134,7 +134,7 @@ class Driver:
         return _response(query.polled)
 
     async def _resume(
-        self, query: Query, on_loop: bool, max_level: float = math.inf, max_pages: float = math.inf
+        self, query: QueryState, on_loop: bool, max_level: float = math.inf, max_pages: float = math.inf
     ) -> None:
         """Continue a query, or begin it again in a worker thread if it was dropped. The limits are as for `advance`."""
         if query.operation is None:

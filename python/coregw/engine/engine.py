@@ -17,7 +17,7 @@ from coregw.engine.completeness import CHECK_FACTOR, check_complete
 from coregw.engine.driver import Driver
 from coregw.engine.objects import Objects
 from coregw.engine.payloads import Payloads
-from coregw.engine.publications import Publications
+from coregw.engine.publications import PublicationStore
 from coregw.engine.scheduling import (
     MULTIPROOF_FACTOR,
     MUTATION_NODES_FACTOR,
@@ -121,7 +121,7 @@ class Engine:
         self._batch_answer_bytes = batch_answer_bytes
         self.payloads: Payloads = Payloads(store, self._driver)
         self.objects: Final = Objects(store, self._driver)
-        self.publications: Publications = Publications(store)
+        self.publications: PublicationStore = PublicationStore(store)
         self.cars: Cars = Cars(store, self._driver, self._cache, cars)
         self.builds: Builds = Builds(store, self._driver, self._cache, builds)
 

@@ -13,8 +13,9 @@ request f                          | gathered   ├── read of f and g ──
 request g                                     |
 ```
 
-A repair keeps the row of a root of which it could not copy all pages, with another value: what is there can be read and
-proven, the rest fails as damaged. Storing the root again, or `coregw heal`, makes it complete.
+A root record is a row with a value. A repair keeps the row of a root of which it could not copy all pages, with another
+value: what is there can be read and proven, the rest fails as damaged. Storing the root again, or `coregw heal`, makes
+it complete.
 
 A root whose payloads and nested roots were found to be held as well gets the value `WHOLE`. While its row exists,
 garbage collection keeps all of them; whatever else may lose a payload resets the row to `COMPLETE`.

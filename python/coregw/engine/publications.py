@@ -30,10 +30,10 @@ from coregw.store import Store, Table
 from coregw.tlog.checkpoint import Checkpoint, encode_hashes
 from coregw.tlog.note import Note
 
-__all__ = ["Publications"]
+__all__ = ["PublicationStore"]
 
 
-class Publications:
+class PublicationStore:
     """The published records of one store as clients see them, ``engine.publications``."""
 
     def __init__(self, store: Store) -> None:

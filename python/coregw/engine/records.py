@@ -1,13 +1,14 @@
 """Published records as rows: revisions, freezing, and the log of a name.
 
-Pure functions on values. `coregw.engine.publications` applies them to a store.
+`coregw.engine.publications` applies these functions to a store.
 
 ```
 n scope 00 name 00                      -> the newest revision of a name
 r scope 00 name 00 revision (8 bytes)   -> each revision of it
 ```
 
-Scopes and names contain no byte 00, so it ends them, and keys are in the byte order of scope, name and revision.
+Scopes and names contain no byte 00, so it ends them, and keys are in the byte order of scope, name and revision. A
+signed name has a log besides:
 
 ```
 t scope 00 name 00 level (1 byte) index (8 bytes)   -> the hash of a complete subtree

@@ -1,9 +1,9 @@
 """Which work runs when: callers, slots, weights and threads.
 
-The nodes that a mutation has visited and made stay in memory until it ends, and a body of a few kilobytes may make it
-visit millions. A new root has its arcs and pages in memory, an import the positions of all blocks. So what all of them
-hold together is bounded. If it is exceeded, the change that began first goes on, and each of the others fails when it
-needs more.
+Changes take turns (`ChangeSlots`): the nodes that a mutation has visited and made stay in memory until it ends, and a
+body of a few kilobytes may make it visit millions. A new root has its arcs and pages in memory, an import the positions
+of all blocks. So what all of them hold together is bounded. If it is exceeded, the change that began first goes on, and
+each of the others fails when it needs more.
 
 Inside one call, the extension decides by itself whether it releases the GIL (`rust/python/src/detach.rs`).
 
@@ -50,11 +50,11 @@ __all__ = [
     "SPANS_PER_VISIT",
     "WORKER_BUDGET_FACTOR",
     "Caller",
-    "Changes",
+    "ChangeSlots",
     "ClientDisconnected",
     "Holder",
-    "Query",
     "QuerySlots",
+    "QueryState",
     "WorkerPool",
     "batch_weight",
     "level_of",
@@ -159,7 +159,7 @@ class Holder(Protocol):
         """The memory of what it holds. O(1)."""
 
 
-class Changes:
+class ChangeSlots:
     """The changes of one engine. For tasks of one event loop."""
 
     def __init__(self, heavy_requests: int, max_bytes: int) -> None:
@@ -331,7 +331,7 @@ class WorkerPool:
             done.set_exception(error)
 
 
-class Query:
+class QueryState:
     """A query: what it was asked, and what it has found so far, unless that was dropped.
 
     Attributes:
@@ -385,7 +385,7 @@ class QuerySlots:
         self._kept = 0
 
     @asynccontextmanager
-    async def occupy(self, query: Query) -> AsyncGenerator[None, None]:
+    async def occupy(self, query: QueryState) -> AsyncGenerator[None, None]:
         """Wait for a slot, and have it while the context is active.
 
         The query is dropped if many wait already, or if it would wait with much memory.

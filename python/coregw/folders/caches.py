@@ -1,15 +1,12 @@
 """The caches of folders: where they are, and what they keep.
 
-A file whose inode, size, and times of modification and change are those of the cache is not read again. A cache is an
-optimisation only. If it is missing, damaged, or of another folder, all files are read. The cache of folders that are
-added is `coregw.folders.caches`.
-
 Like git's index: a file whose inode, size, and times of modification and change are those of the cache is not read
-again, and a changed folder is sent as changes of its maps. Targets of bytes do not depend on what is recorded of files
-or left out, so one cache serves all such choices; changes are against the maps that were sent last, whatever the choice
-was then. A cache is an optimisation only. If it is missing, damaged, or of another folder, all files are read.
+again. A cache is an optimisation only: if it is missing, damaged, or of another folder, all files are read.
 
-`FolderUpload` reads and writes the file as a stream, and never holds it in memory.
+`RestoreCache` is of a folder that roots were restored to, `UploadCache` of one that is added. A changed folder is sent
+as changes of its maps. Targets of bytes do not depend on what is recorded of files or left out, so one cache serves all
+such choices; changes are against the maps that were sent last, whatever the choice was then. `FolderUpload` reads and
+writes the file as a stream, and never holds it in memory.
 """
 
 from __future__ import annotations

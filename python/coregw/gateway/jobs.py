@@ -22,7 +22,7 @@ import msgspec
 from coregw.errors import CoregwError, Unavailable
 from coregw.gateway.http.problems import problem_of
 from coregw.gateway.http.replies import Reply
-from coregw.messages import Error
+from coregw.messages import ErrorBody
 from coregw.messages.management import Progress, ProgressCallback
 from coregw.text import encode_json
 
@@ -175,7 +175,7 @@ class Operations:
             return {"result": task.result()}
         problem = problem_of(scope, failure if isinstance(failure, Exception) else CoregwError(repr(failure)))
         details = msgspec.UNSET if problem.details is None else msgspec.Raw(problem.details)
-        return {"error": Error(error=problem.code, message=problem.message, details=details)}
+        return {"error": ErrorBody(error=problem.code, message=problem.message, details=details)}
 
 
 class _Running:

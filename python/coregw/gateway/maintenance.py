@@ -44,7 +44,7 @@ from coregw.upkeep.backup import DEFAULT_KEEP, BackedUp, back_up
 from coregw.upkeep.file_check import check_in_process
 from coregw.upkeep.findings import CheckResult
 from coregw.upkeep.gc import collect_garbage
-from coregw.upkeep.heal import Restored, restore
+from coregw.upkeep.heal import HealResult, restore
 from coregw.upkeep.pins import Pins
 from coregw.upkeep.repair import HEALING
 
@@ -359,7 +359,7 @@ class HealRequest(Message, frozen=True, kw_only=True):
         DESCRIPTION: Description(
             "Restores what the store has lost, from files that `coregw heal` has put into the data directory.",
             request=HealRequest,
-            result=Restored,
+            result=HealResult,
             codes=("unauthorized", "too_large", "unsupported_media_type", "storage_full"),
         )
     },
@@ -373,7 +373,7 @@ async def heal(request: Request[Any, Any, Any]) -> Reply:
     if _NAME.fullmatch(name) is None or not directory.is_dir():
         raise InvalidInput(f"directory: {name!r:.100} is not a directory that `coregw heal` has made")
 
-    async def run(report: ProgressCallback) -> Restored:
+    async def run(report: ProgressCallback) -> HealResult:
         return await restore(management.gateway.engine, directory, report)
 
     return management.operations.stream(request.scope, "heal", run)

@@ -1,6 +1,6 @@
 """What is counted, and how it is written for Prometheus.
 
-They belong to the process, as its memory does, so they are module variables.
+Counts of requests belong to the process, as its memory does, so they are module variables.
 """
 
 from __future__ import annotations

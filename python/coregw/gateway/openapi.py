@@ -3,12 +3,12 @@
 A route without a `Description` stops the gateway from starting, so the document is complete. Litestar's own generator
 is not used: to Litestar, request bodies here are bytes, and hot routes do not exist.
 
-They are in an order in which they work. ``tests/documented.py`` sends the requests and records the responses; a test
-replays them.
+The examples are in an order in which they work. ``tests/documented.py`` sends the requests and records the responses; a
+test replays them.
 
-Each says exactly what msgspec's own schema says. Where several forms of JSON Schema do, this is one of which common
-generators make code that compiles: some fail on a union with null, on a property whose name has no letters, or on
-`anyOf` beside a discriminator (docs/clients.md, "Clients in other languages").
+Each schema says exactly what msgspec's own schema says. Where several forms of JSON Schema do, this is one of which
+common generators make code that compiles: some fail on a union with null, on a property whose name has no letters, or
+on `anyOf` beside a discriminator (docs/clients.md, "Clients in other languages").
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from coregw._core import __version__
 from coregw.errors import ERROR_CODES
 from coregw.gateway.description import JSON, JSON_LINES, Body, Description, Parameter, description_of
 from coregw.gateway.http.dispatch import HotRoute
-from coregw.messages import Error
+from coregw.messages import ErrorBody
 from coregw.messages.management import Progress
 from coregw.messages.query import Link
 
@@ -258,8 +258,8 @@ _ABOUT: Final = """\
 Maps and lists, each under one short root, and queries answered with proofs; payloads under their hashes. The gateway
 need not be trusted: clients verify every result against a root that they already hold.
 
-Every error of every route has the body `Error` and `Cache-Control: no-store`; the 404 of a read by GET that proves an
-absence is immutable instead. Every response has `X-Content-Type-Options: nosniff`. An unknown path is a 404
+Every error of every route has the body `ErrorBody` and `Cache-Control: no-store`; the 404 of a read by GET that proves
+an absence is immutable instead. Every response has `X-Content-Type-Options: nosniff`. An unknown path is a 404
 `route_not_found`, a known path with another method a 405 `method_not_allowed`; OPTIONS gets 204 with `Allow`. Malformed
 HTTP, or a request head past its limit, is a 400 `invalid_request` on all paths.
 
@@ -272,7 +272,7 @@ the token in the data directory; by TCP those below `/admin` need that of the ad
 A long operation responds with JSON lines: `{"progress": {…}}` at least once a second, then `{"result": {…}}` or
 `{"error": {…}}`. Closing the connection cancels it. One of each kind runs at a time; another is a 503 `unavailable`.
 
-Every error of every route has the body `Error` and `Cache-Control: no-store`."""
+Every error of every route has the body `ErrorBody` and `Cache-Control: no-store`."""
 """The description of the document of the management addresses."""
 
 
@@ -336,7 +336,7 @@ def build_document(hot: Iterable[HotRoute], litestar: Litestar, about: str = _AB
     """
     operations = [_DocumentedOperation(each) for each in operations_of(hot, litestar)]
     paths: dict[str, dict[str, Any]] = {}
-    structs: dict[str, type[msgspec.Struct]] = {"Error": Error}
+    structs: dict[str, type[msgspec.Struct]] = {"Error": ErrorBody}
     tags: dict[str, str] = {}
     for each in operations:
         paths.setdefault(each.operation.path, {})[each.operation.method.lower()] = each.document()
@@ -399,8 +399,7 @@ _TAGS: Final = {
     ),
     "publications": (
         re.compile(r"/v1/publications"),
-        "Publications for everybody: the newest signed checkpoint of a name's log with proofs in its tree, or a bare "
-        "record.",
+        "Publications for everybody: the newest signed checkpoint of a name's log with proofs, or a bare record.",
     ),
     "resolve": (
         re.compile(r"/v1"),
@@ -570,7 +569,7 @@ class _DocumentedOperation:
             shown = self._answers(status)
             unshown = self.codes_without_examples
             general = {code: {"$ref": f"#/components/examples/{code}"} for code in codes if code in unshown}
-            documented["content"] = _content(Error, shown | general)
+            documented["content"] = _content(ErrorBody, shown | general)
         return documented
 
     def _answers(self, status: int) -> dict[str, Any]:
@@ -610,7 +609,7 @@ def _content(body: Body, examples: Mapping[str, Mapping[str, Any]]) -> dict[str,
 
 def _lines(result: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the schema of a line of a long operation's response."""
-    members: dict[str, type[msgspec.Struct]] = {"progress": Progress, "result": result, "error": Error}
+    members: dict[str, type[msgspec.Struct]] = {"progress": Progress, "result": result, "error": ErrorBody}
     return {
         "oneOf": [
             {

@@ -10,7 +10,16 @@ A struct says nothing about proofs: whether a result is proven is decided by `co
 from coregw.extras import missing_extra
 
 try:
-    from coregw.messages.common import MAX_INTEGER, PROTOCOL_VERSION, Error, Health, Message, Readiness, decode, encode
+    from coregw.messages.common import (
+        MAX_INTEGER,
+        PROTOCOL_VERSION,
+        ErrorBody,
+        Health,
+        Message,
+        Readiness,
+        decode,
+        encode,
+    )
     from coregw.messages.query import (
         MAX_SCAN_LIMIT,
         Link,
@@ -67,7 +76,7 @@ __all__ = [
     "Delta",
     "DeltaResult",
     "Endpoint",
-    "Error",
+    "ErrorBody",
     "FixedList",
     "Health",
     "Link",

@@ -13,7 +13,7 @@ from coregw.errors import InvalidInput
 __all__ = [
     "MAX_INTEGER",
     "PROTOCOL_VERSION",
-    "Error",
+    "ErrorBody",
     "Health",
     "Message",
     "Natural",
@@ -72,7 +72,7 @@ class Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The base of all messages: immutable, and without unknown members."""
 
 
-class Error(Message, frozen=True, kw_only=True):
+class ErrorBody(Message, frozen=True, kw_only=True):
     """The body of every error: a code of the error table, a message, and details that a client can use."""
 
     error: str

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from coregw.messages.common import MAX_INTEGER, Error, Message, Natural, Segments, Size, Suite
+from coregw.messages.common import MAX_INTEGER, ErrorBody, Message, Natural, Segments, Size, Suite
 from coregw.messages.management import PublishedRecord
 from coregw.messages.payloads import _PATHS, _RESULT
 
@@ -365,7 +365,7 @@ class ResolveOutcome(Message, frozen=True, kw_only=True):
     """The answer of ``POST /v1/resolve`` for one path: either a result or an error."""
 
     result: Annotated[Raw, _RESULT] | UnsetType = UNSET
-    error: Error | UnsetType = UNSET
+    error: ErrorBody | UnsetType = UNSET
 
 
 class ResolveBatchResult(Message, frozen=True, kw_only=True):

@@ -1,13 +1,13 @@
 """Ages of rows: the clock of a store, when a root expires, and filters of what was stored lately.
 
-Not thread-safe: a store uses it from the one place where its writes are ordered.
+Nothing here is thread-safe: a store uses it from the one place where its writes are ordered.
 
 A page that was put lately may belong to a tree whose root record is about to be written, so it is not garbage even if
-nothing refers to it. A filter may also claim that of a page that was not put, which then stays until a later
-collection; it never denies it of one that was.
+nothing refers to it. The filter of recent pages may also claim that of a page that was not put, which then stays until
+a later collection; it never denies it of one that was.
 
-It counts the time in which a process had the store open, and continues where the last opening recorded it. The system's
-time only begins it, in a new store: nothing is old because a machine's clock was wrong, or was put right.
+The clock counts the time in which a process had the store open, and continues where the last opening recorded it. The
+system's time only begins it, in a new store: nothing is old because a machine's clock was wrong, or was put right.
 ``docs/decisions/0378`` gives the reasons.
 """
 

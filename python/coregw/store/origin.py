@@ -1,4 +1,4 @@
-"""The store of `coregw.store.origin`.
+"""A read-only store over objects that are read by name, from a gateway or from files of any web server.
 
 ```
 page       /v1/pages/{digest}   64 characters of 0-9a-f
@@ -37,11 +37,11 @@ __all__ = [
     "MAX_PAGE_BYTES",
     "RAW",
     "Checks",
-    "Hasher",
     "OriginStore",
     "ReadingStore",
-    "Sink",
     "Upstream",
+    "UpstreamHasher",
+    "UpstreamSink",
     "blocks_of",
     "for_each",
     "named_blocks_of",
@@ -59,7 +59,7 @@ RAW: Final = b"\x01\x55"
 """The start of a binary CID of version 1 with the codec raw; a multihash follows."""
 
 
-class Sink(Protocol):
+class UpstreamSink(Protocol):
     """A destination for bytes that arrive in chunks."""
 
     def write(self, chunk: bytes) -> None:
@@ -92,7 +92,7 @@ class Upstream(Protocol):
     async def get(self, path: str, max_bytes: int) -> bytes | None:
         """Return the bytes of an object; None if the upstream has none by this name."""
 
-    async def download(self, path: str, sink: Callable[[], Sink]) -> bool:
+    async def download(self, path: str, sink: Callable[[], UpstreamSink]) -> bool:
         """Stream an object into what `sink` returns; called for each answer that starts over. False if absent."""
 
     async def size(self, path: str) -> int | None:
@@ -108,7 +108,7 @@ class Upstream(Protocol):
         """Close all connections."""
 
 
-class Hasher(Protocol):
+class UpstreamHasher(Protocol):
     """A running hash of a payload."""
 
     def update(self, chunk: bytes, /) -> object:
@@ -127,7 +127,7 @@ class Checks(Protocol):
     def is_root_page(self, root: bytes, page: bytes) -> bool:
         """Return whether the bytes are the page of a binary root CID, of its kind and suite. O(bytes)."""
 
-    def hasher(self, multihash: bytes) -> tuple[Hasher, bytes]:
+    def hasher(self, multihash: bytes) -> tuple[UpstreamHasher, bytes]:
         """Return a hasher of the multihash's function, and the digest that a payload must have."""
 
 
@@ -567,7 +567,7 @@ class OriginStore(ReadingStore):
 class _Received:
     """A payload as it arrives: hashed, and spooled."""
 
-    def __init__(self, new_hasher: Callable[[], tuple[Hasher, bytes]]) -> None:
+    def __init__(self, new_hasher: Callable[[], tuple[UpstreamHasher, bytes]]) -> None:
         self._new_hasher = new_hasher
         self._hasher, self._expected = new_hasher()
         # Closed by whoever the payload is given to.

@@ -23,7 +23,7 @@ from coregw.errors import CoregwError, InvalidInput, NotFound, StoreDamaged, Una
 from coregw.messages.management import ProgressCallback
 from coregw.store.collection import CollectableStore, Identity, RecordedCollection, collect_in_turn
 from coregw.store.rocksdb import RocksStore, open_store
-from coregw.upkeep.marks import MarkFile
+from coregw.upkeep.marks import MarkSet
 from coregw.upkeep.repository import (
     FORMAT_VERSION,
     Generation,
@@ -35,7 +35,7 @@ from coregw.upkeep.repository import (
     in_thread,
     using,
 )
-from coregw.upkeep.working_store import Mirrored, WorkingStore, link_generation, mirror
+from coregw.upkeep.working_store import MirroredRows, WorkingStore, link_generation, mirror
 
 __all__ = ["DEFAULT_KEEP", "BackedUp", "Verified", "back_up", "compare", "linked", "verify"]
 
@@ -87,7 +87,7 @@ class _Content(NamedTuple):
 
     checkpoint: Path
     is_taken: bool
-    mirrored: Mirrored
+    mirrored: MirroredRows
 
 
 async def back_up(
@@ -150,7 +150,7 @@ async def _content(
         with suppress(OSError):  # what a backup of another store has left is of no use to the next generation
             await asyncio.to_thread(working.remove)
         async with store.checkpoint() as checkpoint:
-            yield _Content(checkpoint, is_taken=False, mirrored=Mirrored([], 0))
+            yield _Content(checkpoint, is_taken=False, mirrored=MirroredRows([], 0))
         return
     path = await in_thread(lambda _: working.prepare(), report)
     is_exact = await asyncio.to_thread(working.begin, path)
@@ -169,14 +169,14 @@ async def _content(
 
 async def _mirrored(
     store: CollectableStore, target: RocksStore, folder: Path, report: ProgressCallback, *, is_exact: bool
-) -> Mirrored:
+) -> MirroredRows:
     """Bring the working store to the content of a store."""
     async with AsyncExitStack() as stack:
         listing = await stack.enter_async_context(collect_in_turn(store, 0.0, _WAIT_SECONDS))
         if not isinstance(listing, RecordedCollection):
             raise Unavailable("this gateway's store cannot be backed up")
         removal = await stack.enter_async_context(target.collect(0.0))
-        marks = await asyncio.to_thread(MarkFile, folder)
+        marks = await asyncio.to_thread(MarkSet, folder)
         stack.push_async_callback(asyncio.to_thread, marks.close)
         return await mirror(store, listing, target, removal, marks, report, is_exact=is_exact)
 

@@ -28,7 +28,7 @@ from coregw.messages.management import Progress, ProgressCallback
 from coregw.store import CHUNK_BYTES, MAX_PAYLOADS_BYTES, MAX_PUT_BYTES, Store, Stored, Table
 from coregw.store.collection import CollectableStore, Collection, Identity, Item
 from coregw.upkeep.file_check import CHECKPOINTS, LOG, NEWEST, REVISIONS
-from coregw.upkeep.marks import MarkFile, Marks, all_items, all_records
+from coregw.upkeep.marks import Marks, MarkSet, all_items, all_records
 from coregw.upkeep.payload_check import hasher_of
 
 __all__ = ["Copied", "Held", "Transfer", "copy_store"]
@@ -273,7 +273,7 @@ async def copy_store(
         StorageFull: The destination has no room.
     """
     with TemporaryDirectory(prefix="coregw-copy-") as folder:
-        marks = await asyncio.to_thread(MarkFile, Path(folder) / "marks")
+        marks = await asyncio.to_thread(MarkSet, Path(folder) / "marks")
         try:
             await _identify(source, destination)
             async with source.collect(_SPARED_SECONDS) as listing:

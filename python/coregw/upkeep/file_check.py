@@ -40,7 +40,7 @@ from coregw.engine.records import (
 from coregw.errors import StoreDamaged, Unavailable
 from coregw.messages.management import Progress, ProgressCallback
 from coregw.store.rocksdb.layout import Family, RootRow, payload_date
-from coregw.store.rocksdb.salvage import RawDatabase, RawRow, Rows, StoreState
+from coregw.store.rocksdb.salvage import RawDatabase, RawRow, RowSource, StoreState
 from coregw.store.rocksdb.wal import Damage
 from coregw.upkeep.findings import (
     AffectedRecord,
@@ -62,8 +62,8 @@ __all__ = [
     "NEWEST",
     "REVISIONS",
     "Known",
-    "Pace",
     "Published",
+    "RateLimiter",
     "StoreCheck",
     "absent_rows",
     "absent_targets",
@@ -209,7 +209,7 @@ class Published:
         )
 
 
-def published(database: Rows) -> Iterator[Published]:
+def published(database: RowSource) -> Iterator[Published]:
     """Iterate over the published names, in the order of their keys. Memory: the revisions and the log of one name."""
     named = [_by_name(database, kind) for kind in _REST_BYTES]
     for key, group in groupby(merge(*named, key=itemgetter(0)), key=itemgetter(0)):
@@ -218,14 +218,14 @@ def published(database: Rows) -> Iterator[Published]:
             yield Published(key, rows)
 
 
-def unreadable_rows(database: Rows) -> Iterator[bytes]:
+def unreadable_rows(database: RowSource) -> Iterator[bytes]:
     """Iterate over the keys of rows of other services whose values cannot be trusted."""
     for row in database.rows(Family.RECORDS):
         if row.newest is None and not row.is_deleted and row.key[:1] not in (NEWEST, REVISIONS):
             yield row.key
 
 
-def _by_name(database: Rows, kind: bytes) -> Iterator[tuple[bytes, bytes, list[RawRow]]]:
+def _by_name(database: RowSource, kind: bytes) -> Iterator[tuple[bytes, bytes, list[RawRow]]]:
     """Iterate over (scope 00 name 00, kind, rows)."""
     end = bytes((kind[0] + 1,))
     rows = (row for row in database.rows(Family.RECORDS, kind, end) if not row.is_deleted and _name_of(row.key))
@@ -295,7 +295,7 @@ class StoreCheck:
         orphans: Payloads whose rows were lost, by upload id, with the names that a repair gives them.
     """
 
-    def __init__(self, database: Rows, report: ProgressCallback) -> None:
+    def __init__(self, database: RowSource, report: ProgressCallback) -> None:
         self._database = database
         self._report = report
         self._progress = Progress(step="reading pages", unit="pages")
@@ -569,7 +569,7 @@ def absent_targets(path: Path, named: Iterable[str], report: ProgressCallback) -
         yield from absent_rows(database, StoreCheck(database, report), named)
 
 
-def absent_rows(database: Rows, check: StoreCheck, named: Iterable[str]) -> Iterator[str]:
+def absent_rows(database: RowSource, check: StoreCheck, named: Iterable[str]) -> Iterator[str]:
     """Do what `absent_targets` does, for rows and a check of them."""
     payloads, roots = check.held_payloads(), Known(key for key, _ in check.roots())
     returned: set[bytes] = set()
@@ -590,7 +590,7 @@ def _given(named: Iterable[str]) -> Iterator[_Name]:
             yield False, cid.multihash
 
 
-def _recorded(database: Rows) -> Iterator[_Name]:
+def _recorded(database: RowSource) -> Iterator[_Name]:
     """The roots of all revisions of published records, and of pins."""
     for name in published(database):
         for record in name.revisions.values():
@@ -672,7 +672,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-class Pace:
+class RateLimiter:
     """Called with the bytes of each read, waits so that no more than a number of bytes is read per second.
 
     Args:

@@ -24,7 +24,7 @@ from coregw.messages.management import GarbageCollected, GarbageRoot, Progress, 
 from coregw.store import Stored, Table
 from coregw.store.collection import CollectableStore, Collection, Item, collect_in_turn
 from coregw.store.rocksdb import RocksStore
-from coregw.upkeep.marks import Marker, MarkFile, Marks, MemoryMarks, all_items, page_mark, payload_mark, root_mark
+from coregw.upkeep.marks import Marker, Marks, MarkSet, MemoryMarks, all_items, page_mark, payload_mark, root_mark
 from coregw.upkeep.pins import Pins
 
 __all__ = ["MARKS_FOLDER", "MAX_LISTED", "collect_garbage"]
@@ -91,7 +91,7 @@ async def _marks_of(store: CollectableStore, folder: Path | None) -> AsyncIterat
         yield MemoryMarks()
         return
     # Cancelled or not, each call ends first, since the next collection needs the file.
-    making = asyncio.ensure_future(asyncio.to_thread(MarkFile, folder / MARKS_FOLDER))
+    making = asyncio.ensure_future(asyncio.to_thread(MarkSet, folder / MARKS_FOLDER))
     try:
         marks = await finish(making)
         yield marks

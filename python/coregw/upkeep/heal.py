@@ -26,7 +26,7 @@ from coregw.upkeep.file_check import LOST
 from coregw.upkeep.findings import CheckResult
 from coregw.upkeep.payload_check import hasher_of
 
-__all__ = ["CAR_SUFFIX", "RECORDS_FILE", "Restored", "Wanted", "restore", "restore_here", "wanted"]
+__all__ = ["CAR_SUFFIX", "RECORDS_FILE", "HealResult", "Wanted", "restore", "restore_here", "wanted"]
 
 CAR_SUFFIX: Final = ".car"
 
@@ -43,7 +43,7 @@ class Wanted(Message, frozen=True, kw_only=True):
     payloads: list[str]
 
 
-class Restored(Message, frozen=True, kw_only=True):
+class HealResult(Message, frozen=True, kw_only=True):
     """What was restored, and the reasons why other things were not.
 
     Attributes:
@@ -74,7 +74,7 @@ def wanted(found: CheckResult) -> Wanted:
     return Wanted(roots=_distinct([*roots, *found.incomplete_roots]), payloads=_distinct(found.lost))
 
 
-async def restore(engine: Engine, directory: Path, report: Callable[[Progress], None]) -> Restored:
+async def restore(engine: Engine, directory: Path, report: Callable[[Progress], None]) -> HealResult:
     """Store what the files of a directory have: CARs (``*.car``), payloads, named by their CIDs, and `RECORDS_FILE`.
 
     Durable on return. A file that is not what its name says, or is not a whole CAR, is refused; the others are stored.
@@ -101,10 +101,10 @@ async def restore(engine: Engine, directory: Path, report: Callable[[Progress], 
             refused.append(f"{file.name}: {error.message}")
     await _forget_found(engine)
     records, conflicts = await _restore_records(engine, recorded) if recorded.exists() else ([], [])
-    return Restored(roots=roots, payloads=payloads, records=records, refused=refused, conflicts=conflicts)
+    return HealResult(roots=roots, payloads=payloads, records=records, refused=refused, conflicts=conflicts)
 
 
-async def restore_here(opening: Awaitable[Store], directory: Path, report: Callable[[Progress], None]) -> Restored:
+async def restore_here(opening: Awaitable[Store], directory: Path, report: Callable[[Progress], None]) -> HealResult:
     """Do what `restore` does, for a store that is opened for it."""
     engine = Engine(await opening)
     try:

@@ -1,10 +1,8 @@
 """Marking what is reachable, in memory or in a file, and iterators over all that a store holds.
 
-Memory: the marks are on disk (`coregw.upkeep.marks`). The pages to visit next take at most as much as the links
-of `_AT_ONCE` pages for each level of pages, which is a few MiB.
-
-A garbage collection marks what is reachable in it. A filter would not do: one false "visited before" would end a
-descent early, and everything below would be taken for garbage.
+Marks are on disk, in a set and not in a filter: one false "visited before" would end a descent early, and everything
+below would be taken for garbage. The pages to visit next take at most as much as the links
+of `_PAGES_AT_ONCE` pages for each level of pages, which is a few MiB.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from coregw.store.collection import Collection, Item
 from coregw.store.rocksdb.options import translated
 
 __all__ = [
-    "MarkFile",
+    "MarkSet",
     "Marker",
     "Marks",
     "MemoryMarks",
@@ -156,7 +154,7 @@ _CACHE_BYTES: Final = 8 << 20
 _BUFFER_BYTES: Final = 8 << 20
 
 
-class MarkFile:
+class MarkSet:
     """A set of byte strings in a directory of its own, which is deleted before and after. Takes some 32 MiB of memory.
 
     Every call blocks. Nothing is synced, as nobody reads the set after a crash.

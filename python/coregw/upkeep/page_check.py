@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 
 from coregw._core import Cid, PageLinks, page_links
 from coregw.store.rocksdb.layout import Family
-from coregw.store.rocksdb.salvage import RawRow, Rows
-from coregw.store.rocksdb.wal import Entry
+from coregw.store.rocksdb.salvage import RawRow, RowSource
+from coregw.store.rocksdb.wal import RowVersion
 
 __all__ = ["KNOWN_AT_ONCE", "Harm", "PageCheck", "StoredPage", "best_pages", "is_root"]
 
@@ -46,7 +46,7 @@ class Harm(IntFlag):
 class StoredPage(NamedTuple):
     """A version of a page that matches its digest, and what it leads to."""
 
-    entry: Entry
+    entry: RowVersion
     links: PageLinks
 
 
@@ -64,7 +64,7 @@ class PageCheck:
         harms: What is wrong below pages and roots, by digest.
     """
 
-    def __init__(self, database: Rows, on_page: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, database: RowSource, on_page: Callable[[], None] = lambda: None) -> None:
         self._database = database
         self._on_page = on_page
         self.count = 0

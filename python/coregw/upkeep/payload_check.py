@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 from coregw._core import Cid, PayloadHasher
 from coregw.errors import StoreDamaged
 from coregw.store.rocksdb.layout import Family, PayloadRow, chunk_range, upload_of_chunk
-from coregw.store.rocksdb.salvage import RawRow, Rows
+from coregw.store.rocksdb.salvage import RawRow, RowSource
 
 __all__ = ["PAYLOADS_AT_ONCE", "CheckedPayload", "Orphan", "hasher_of", "orphans", "payload_of", "payloads_by_upload"]
 
@@ -45,7 +45,7 @@ _HASHES: Final[dict[int, Callable[[], LibraryHash]]] = {
 }
 
 
-class Hasher(Protocol):
+class ChunkHasher(Protocol):
     """Hashes a payload that comes in chunks."""
 
     def update(self, chunk: bytes) -> None:
@@ -78,7 +78,7 @@ class _Expected(NamedTuple):
     is_intact: bool
 
 
-def hasher_of(multihash: bytes) -> Hasher | None:
+def hasher_of(multihash: bytes) -> ChunkHasher | None:
     """Return the hasher for payloads of a multihash; None if it is not one of protocol section 1."""
     try:
         cid = Cid(b"\x01\x55" + multihash)
@@ -137,7 +137,7 @@ def chunk_of(row: RawRow, size: int) -> tuple[bytes, bool] | None:
     return None
 
 
-def payloads_by_upload(database: Rows, keep: Keep = lambda key, chunk: None) -> Iterator[CheckedPayload]:
+def payloads_by_upload(database: RowSource, keep: Keep = lambda key, chunk: None) -> Iterator[CheckedPayload]:
     """Check every payload against its multihash, in the order of their chunks. O(bytes) hashing.
 
     Memory is bounded by `PAYLOADS_AT_ONCE` rows.
@@ -148,14 +148,14 @@ def payloads_by_upload(database: Rows, keep: Keep = lambda key, chunk: None) -> 
         after = expected[-1].upload
 
 
-def _expected(database: Rows, after: bytes) -> Iterator[_Expected]:
+def _expected(database: RowSource, after: bytes) -> Iterator[_Expected]:
     for row in database.rows(Family.PAYLOADS):
         found = payload_of(row)
         if found is not None and found[0].upload_id > after:
             yield _Expected(found[0].upload_id, row.key, *found)
 
 
-def _checked(database: Rows, expected: list[_Expected], keep: Keep) -> Iterator[CheckedPayload]:
+def _checked(database: RowSource, expected: list[_Expected], keep: Keep) -> Iterator[CheckedPayload]:
     """Check payloads that are sorted by upload, along the chunks between the first and the last."""
     _, end = chunk_range(expected[-1].upload)
     chunks = groupby(database.rows(Family.CHUNKS, expected[0].upload, end), key=lambda row: upload_of_chunk(row.key))
@@ -210,7 +210,7 @@ class Orphan(NamedTuple):
     names: list[bytes]
 
 
-def orphans(database: Rows, known: Container[bytes]) -> Iterator[Orphan]:
+def orphans(database: RowSource, known: Container[bytes]) -> Iterator[Orphan]:
     """Iterate over the orphans of a database. O(bytes) hashing.
 
     Args:

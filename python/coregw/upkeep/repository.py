@@ -5,7 +5,7 @@ DEST/coregw-backup.json         marks the directory, and names the store: {"back
                                 "incarnation":"91d2…"}
 DEST/lock                       locked by whoever adds or removes (exclusively), or restores and verifies (shared)
 DEST/files/<sha256>             every file once, whatever number of generations contain it; never changed
-DEST/generations/000012.json    a manifest (`coregw.upkeep.repository`), written last
+DEST/generations/000012.json    a manifest (below), written last
 DEST/working                    the next generation, while rows are copied (`coregw.upkeep.working_store`)
 ```
 

@@ -2,11 +2,10 @@
 
 The files are copied to ``DATA/restoring``, compared with their digests, and opened as a store there. Then they move to
 their places, and last the marker file without which `coregw.store.rocksdb` refuses a directory. The result is another
-incarnation of the store. What a killed restore leaves is removed by the next one. `coregw.upkeep.restore`
-restores to a store that is not made of files.
-
-The names come last, so what a killed restore leaves are roots with all of their pages, and payloads. The next one goes
-on: a destination that holds nothing but a part of the generation is taken for such a remainder.
+incarnation of the store. What a killed restore leaves is removed by the next one. To a store that is not
+made of files, rows are copied: the names come last, so what a killed restore leaves are roots with all of their pages,
+and payloads. The next one goes on: a destination that holds nothing but a part of the generation is taken for such a
+remainder.
 """
 
 from __future__ import annotations
@@ -49,14 +48,14 @@ from coregw.upkeep.repository import (
     using,
 )
 
-__all__ = ["Restored", "refill", "restore"]
+__all__ = ["RestoredStore", "refill", "restore"]
 
 _RESTORING: Final = "restoring"
 
 _FOREIGN: Final = frozenset({"lost+found"})
 
 
-class Restored(msgspec.Struct, frozen=True, kw_only=True):
+class RestoredStore(msgspec.Struct, frozen=True, kw_only=True):
     """The result of restoring.
 
     Attributes:
@@ -80,7 +79,7 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-def restore(source: Path, data: Path, number: int | None, track: Track, *, quick: bool = False) -> Restored:
+def restore(source: Path, data: Path, number: int | None, track: Track, *, quick: bool = False) -> RestoredStore:
     """Restore a generation to a data directory.
 
     Args:
@@ -112,7 +111,7 @@ def restore(source: Path, data: Path, number: int | None, track: Track, *, quick
                     write_identity(restoring, Identity.new(held.store))
                 give_to_owner(restoring, data)
                 _move(restoring, data)
-    return Restored(
+    return RestoredStore(
         generation=generation.number,
         created=generation.created,
         files=len(generation.files),
@@ -193,7 +192,7 @@ _WAIT_SECONDS: Final = 600.0
 
 async def refill(
     source: Path, destination: CollectableStore, number: int | None, report: ProgressCallback, *, quick: bool = False
-) -> Restored:
+) -> RestoredStore:
     """Restore a generation to an empty store, such as one in PostgreSQL. May be interrupted and run again.
 
     Needs space in the temporary directory for the log of the generation, at most some 64 MiB, and 40 bytes a page.
@@ -224,7 +223,7 @@ async def refill(
             f"{copied.damaged_count:,} objects of generation {generation.number} are damaged and were not restored, "
             f"all others were: {copied.damaged[0]}"
         )
-    return Restored(
+    return RestoredStore(
         generation=generation.number,
         created=generation.created,
         files=len(generation.files),

@@ -28,7 +28,7 @@ from coregw.store.collection import CollectableStore, Item, collect_in_turn
 from coregw.store.protocol import Guide, GuidedStore
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.salvage import RawRow
-from coregw.store.rocksdb.wal import Damage, Entry
+from coregw.store.rocksdb.wal import Damage, RowVersion
 from coregw.upkeep.file_check import CHECKPOINTS, LOG, NEWEST, REVISIONS, Known, Published, StoreCheck, lost_key
 from coregw.upkeep.findings import CheckResult, DamagedObject, RepairResult, page_cid, payload_cid
 from coregw.upkeep.page_check import Harm, StoredPage
@@ -100,7 +100,7 @@ class StoreRows:
             lambda rows: sum(len(key) + len(value) for key, value in rows),
         ):
             after = rows[-1][0]
-            yield from (RawRow(key, [Entry(key, 0, value, is_intact=True)]) for key, value in rows)
+            yield from (RawRow(key, [RowVersion(key, 0, value, is_intact=True)]) for key, value in rows)
 
     def payloads(self) -> Iterator[list[Item]]:
         """Iterate over the payloads. Waits while garbage is collected."""

@@ -1,12 +1,13 @@
-"""Bringing a RocksDB store to the content of another store while that one is written to.
+"""The working store of a backup: a RocksDB store that is brought to the content of another while that is written to.
 
 ```
 records    all of them as of one moment
-payloads   roots       } what is held when they are listed, so that everything which the records name is among it
+payloads   what is held when it is listed, so that everything which the records name is among it
+roots      the same
 ```
 
-Nothing is removed from the source meanwhile: no garbage is collected. What it does not have is removed from the mirror,
-and the pages that no root of the mirror needs any more.
+Nothing is removed from the source meanwhile: no garbage is collected. What it does not have is removed from the working
+store, and the pages that no root of it needs any more.
 
 ```
 DEST/working/000012/            the store, made of generation 12; 000000 in an empty repository
@@ -39,7 +40,7 @@ from coregw.upkeep.copy import Held, Transfer
 from coregw.upkeep.marks import Marker, Marks, all_items, all_records, page_mark
 from coregw.upkeep.repository import Generation, Repository, make_directory, using
 
-__all__ = ["MIRROR", "Mirrored", "WorkingStore", "link_generation", "mirror"]
+__all__ = ["MIRROR", "MirroredRows", "WorkingStore", "link_generation", "mirror"]
 
 Row = tuple[bytes, bytes]
 
@@ -51,7 +52,7 @@ _COMPACTED_FROM: Final = 0.05
 """The share of the pages that must be removed for a compaction: it writes all that is left into new files."""
 
 
-class Mirrored(NamedTuple):
+class MirroredRows(NamedTuple):
     """What was copied.
 
     Attributes:
@@ -72,7 +73,7 @@ async def mirror(
     report: ProgressCallback,
     *,
     is_exact: bool,
-) -> Mirrored:
+) -> MirroredRows:
     """Bring a store to the content of another one.
 
     O(what is new), and listings of records, roots and payloads; if roots were removed, a pass over the mirror's pages.
@@ -98,7 +99,7 @@ async def mirror(
     await run.copy_roots()
     if run.has_removed_roots or run.transfer.held is not Held.TREES:
         await run.remove_pages(marks)
-    return Mirrored(run.transfer.damaged, run.transfer.damaged_count)
+    return MirroredRows(run.transfer.damaged, run.transfer.damaged_count)
 
 
 class _Mirror:

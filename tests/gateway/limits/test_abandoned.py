@@ -14,7 +14,7 @@ import pytest
 
 import coregw
 import serving
-from coregw.engine.scheduling import HEAVY_BODY_BYTES, MAX_CHANGES, Changes
+from coregw.engine.scheduling import HEAVY_BODY_BYTES, MAX_CHANGES, ChangeSlots
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
 
@@ -63,13 +63,13 @@ def creation(number: int, size: int) -> tuple[bytes, str]:
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
     """Counts the changes that ask for a place."""
-    count, place_for = threading.Semaphore(0), Changes.place_for
+    count, place_for = threading.Semaphore(0), ChangeSlots.place_for
 
-    def counted(changes: Changes, request: bytes) -> object:
+    def counted(changes: ChangeSlots, request: bytes) -> object:
         count.release()
         return place_for(changes, request)
 
-    monkeypatch.setattr(Changes, "place_for", counted)
+    monkeypatch.setattr(ChangeSlots, "place_for", counted)
     return count
 
 

@@ -8,20 +8,17 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, Self
 
-from coregw import _core
 from coregw.client.folders.listing import PlannedFile
 from coregw.client.folders.names import INSIDE, TOP, Paths
 from coregw.concurrency import Check
 from coregw.errors import InvalidInput
 from coregw.extras import missing_extra
-from coregw.folders.caches import RestoreCache, State, decode_entries, encode_entries, state_of
 from coregw.folders.tree import Attributes, FolderEntry, Skipped
 
 try:
@@ -33,7 +30,6 @@ __all__ = [
     "Cursor",
     "Existing",
     "Extras",
-    "FileStates",
     "Rights",
     "TreeCursor",
     "check_destination",
@@ -51,11 +47,6 @@ _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _RIGHTS = stat.S_IRWXU
 """What its owner needs to list a folder and to change it."""
 
-_PAUSE_SECONDS = 0.001
-"""The pause between two looks at the file system's clock, which counts in ticks: of 1 to 10 ms in Linux."""
-
-_MAX_PAUSES = 100
-"""A clock that stands still for longer is not waited for: some file systems do not record changes of a folder."""
 
 Kind = Literal["file", "link", "folder", "other"]
 
@@ -462,111 +453,6 @@ def _remove_files(folder: int, failures: list[OSError], check: Check) -> list[st
             except OSError as error:
                 failures.append(error)
     return [name for name, is_folder in entries if is_folder]
-
-
-class FileStates:
-    """The states of the files of a destination: which have the right bytes already, and what the next restore can know.
-
-    Args:
-        cache: What is known since the last time; see `coregw.folders.caches`.
-        are_changed: Whether the attributes of all files are changed after they were written.
-
-    Attributes:
-        inodes: The inodes of the files that were written, by their paths, if their attributes are changed.
-    """
-
-    def __init__(self, cache: RestoreCache, *, are_changed: bool) -> None:
-        self.inodes: dict[str, int] = {}
-        self._cache = cache
-        self._are_changed = are_changed
-        self._found: dict[int, State] = {}
-        self._changed: list[tuple[str, State, str]] = []
-        self._newest = 0
-
-    def known(
-        self, states: Mapping[int, os.stat_result], files: Iterable[PlannedFile], check: Check
-    ) -> tuple[set[int], list[PlannedFile]]:
-        """Return the numbers of the files that have not changed since they had the right bytes, and the other files.
-
-        O(files), without reading one. `check` is called for each.
-        """
-        right: set[int] = set()
-        others: list[PlannedFile] = []
-        for file in files:
-            check(1)
-            status = states[file.number]
-            self._found[file.number] = state_of(status)
-            if self._cache.find("/".join(file.segments), status) == file.target:
-                right.add(file.number)
-            else:
-                others.append(file)
-        return right, others
-
-    def note_kept(self, file: PlannedFile) -> None:
-        """Note that a file had the right bytes in the state in which `known` found it."""
-        if self._cache.is_kept and (state := self._found.get(file.number)) is not None:
-            self._note([("/".join(file.segments), state, file.target)])
-
-    def note_written(self, writer: _core.FolderWriter) -> None:
-        """Note the states of the files that `writer` has completed since the last call."""
-        entries, count, newest, moved = writer.take_states()
-        if self._are_changed:
-            moved = [*moved, *decode_entries(entries, count)]
-            self.inodes.update((path, state[0]) for path, state, _ in moved)
-        if not self._cache.is_kept:
-            return
-        self._changed += moved
-        if not self._are_changed:
-            self._newest = max(self._newest, newest)
-            self._cache.add(entries, count)
-
-    def save(self, top: Path, clock: Callable[[], int]) -> None:
-        """Save the states, for the next time. Blocks for up to a tick of the file system's clock, mostly 10 ms or less.
-
-        Args:
-            top: The destination.
-            clock: Returns the time of its file system, in nanoseconds since 1970.
-        """
-        if not self._cache.is_kept:
-            return
-        changed, self._changed, self._are_changed = self._changed, [], False
-        self._note([(path, _renamed(f"{top}/{path}", state), target) for path, state, target in changed])
-        self._cache.save(_time_after(clock, self._newest))
-
-    def discard(self) -> None:
-        """Forget what was not saved. Idempotent."""
-        self._cache.discard()
-
-    def _note(self, entries: Sequence[tuple[str, State, str]]) -> None:
-        if self._are_changed:
-            self._changed += entries
-            return
-        self._newest = max(self._newest, *(state[3] for _, state, _ in entries), 0)
-        self._cache.add(encode_entries(entries), len(entries))
-
-
-def _renamed(path: str, state: State) -> State:
-    """Return the state of a file whose time of change has been changed by its restore alone."""
-    with suppress(OSError):
-        found = state_of(os.lstat(path))
-        if found[:3] == state[:3]:
-            return found
-    return state
-
-
-def _time_after(clock: Callable[[], int], newest: int) -> int:
-    """Return the file system's time, if possible after `newest`. No later change has an earlier time.
-
-    Timestamps are those of the file system, which may be on another machine. Those with fractions of a second advance
-    every 16 ms or more often; all others are exact to two seconds (FAT), for which `RestoreCache` allows.
-    """
-    now = clock()
-    for _ in range(_MAX_PAUSES):
-        if now != newest or newest % 1_000_000_000 == 0:
-            break
-        time.sleep(_PAUSE_SECONDS)
-        now = clock()
-    return now
 
 
 _OPEN = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -4,8 +4,8 @@ Payloads are requested many at a time, several requests in flight. Threads of th
 (`coregw._core.FolderWriter`). With a listing, its next pages are requested and verified meanwhile, and what is known of
 a file is forgotten when it is complete: so memory does not grow with the number of files.
 
-Its name follows from the destination, so nothing has to be searched. Whoever writes to it holds a lock on it (`flock`),
-which ends with the process: a folder without a lock has no writer any more.
+What is incomplete is in a folder whose name follows from the destination, so nothing has to be searched. Whoever writes
+to it holds a lock on it (`flock`), which ends with the process: a folder without a lock has no writer any more.
 
 ```text
 parent/dest                            a new destination, while it is made:
@@ -23,21 +23,37 @@ import errno
 import fcntl
 import hashlib
 import os
-from collections.abc import Awaitable, Callable, Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from coregw import _core
 from coregw.client.files import reported_as
-from coregw.client.folders.destination import Cursor, FileStates, remove_tree
+from coregw.client.folders.destination import Cursor, remove_tree
 from coregw.client.folders.listing import FileLists, Nested, PayloadSource, PlannedFile, Signal, walk_folder
 from coregw.client.folders.names import INSIDE, TOP, leads_outside
 from coregw.concurrency import Check, for_each, in_stoppable_thread, in_thread
 from coregw.errors import InvalidInput, Unavailable
+from coregw.folders.caches import RestoreCache, State, decode_entries, encode_entries, state_of
 from coregw.folders.tree import Attributes, FolderEntry
 
-__all__ = ["Filler", "Partial", "attributes_of", "discard_abandoned", "is_exec_bit", "link_of", "partial_folder"]
+__all__ = [
+    "FileStates",
+    "Filler",
+    "PartialFolder",
+    "attributes_of",
+    "discard_abandoned",
+    "is_exec_bit",
+    "link_of",
+    "partial_folder",
+]
+
+_MAX_PAUSES = 100
+"""A clock that stands still for longer is not waited for: some file systems do not record changes of a folder."""
+_PAUSE_SECONDS = 0.001
+"""The pause between two looks at the file system's clock, which counts in ticks: of 1 to 10 ms in Linux."""
 
 REQUESTS = 4
 """Requests for payloads in flight."""
@@ -233,7 +249,7 @@ _NO_LOCKS: Final = (errno.ENOTSUP, errno.EINVAL, errno.ENOLCK, errno.ENOSYS)
 _ATTEMPTS: Final = 100
 
 
-class Partial:
+class PartialFolder:
     """A folder for incomplete files, with a lock.
 
     Attributes:
@@ -257,7 +273,7 @@ class Partial:
 
 
 @contextmanager
-def partial_folder(destination: Path, *, is_inside: bool) -> Iterator[Partial]:
+def partial_folder(destination: Path, *, is_inside: bool) -> Iterator[PartialFolder]:
     """Yield the folder for incomplete files of a destination; it is removed at the end, with all it has.
 
     Args:
@@ -270,7 +286,7 @@ def partial_folder(destination: Path, *, is_inside: bool) -> Iterator[Partial]:
     with reported_as(destination):
         folder, lock = _make(_place(destination, is_inside=is_inside), destination)
     try:
-        yield Partial(folder)
+        yield PartialFolder(folder)
     finally:
         _remove_tree(folder)
         os.close(lock)
@@ -366,3 +382,108 @@ def _remove_tree(folder: Path, check: Check = lambda count: None) -> None:
     """Remove a folder, if it exists, as far as that is possible."""
     with suppress(OSError), Cursor.at(folder.parent) as above:
         remove_tree(above.folder, folder.name, check)
+
+
+class FileStates:
+    """The states of the files of a destination: which have the right bytes already, and what the next restore can know.
+
+    Args:
+        cache: What is known since the last time; see `coregw.folders.caches`.
+        are_changed: Whether the attributes of all files are changed after they were written.
+
+    Attributes:
+        inodes: The inodes of the files that were written, by their paths, if their attributes are changed.
+    """
+
+    def __init__(self, cache: RestoreCache, *, are_changed: bool) -> None:
+        self.inodes: dict[str, int] = {}
+        self._cache = cache
+        self._are_changed = are_changed
+        self._found: dict[int, State] = {}
+        self._changed: list[tuple[str, State, str]] = []
+        self._newest = 0
+
+    def known(
+        self, states: Mapping[int, os.stat_result], files: Iterable[PlannedFile], check: Check
+    ) -> tuple[set[int], list[PlannedFile]]:
+        """Return the numbers of the files that have not changed since they had the right bytes, and the other files.
+
+        O(files), without reading one. `check` is called for each.
+        """
+        right: set[int] = set()
+        others: list[PlannedFile] = []
+        for file in files:
+            check(1)
+            status = states[file.number]
+            self._found[file.number] = state_of(status)
+            if self._cache.find("/".join(file.segments), status) == file.target:
+                right.add(file.number)
+            else:
+                others.append(file)
+        return right, others
+
+    def note_kept(self, file: PlannedFile) -> None:
+        """Note that a file had the right bytes in the state in which `known` found it."""
+        if self._cache.is_kept and (state := self._found.get(file.number)) is not None:
+            self._note([("/".join(file.segments), state, file.target)])
+
+    def note_written(self, writer: _core.FolderWriter) -> None:
+        """Note the states of the files that `writer` has completed since the last call."""
+        entries, count, newest, moved = writer.take_states()
+        if self._are_changed:
+            moved = [*moved, *decode_entries(entries, count)]
+            self.inodes.update((path, state[0]) for path, state, _ in moved)
+        if not self._cache.is_kept:
+            return
+        self._changed += moved
+        if not self._are_changed:
+            self._newest = max(self._newest, newest)
+            self._cache.add(entries, count)
+
+    def save(self, top: Path, clock: Callable[[], int]) -> None:
+        """Save the states, for the next time. Blocks for up to a tick of the file system's clock, mostly 10 ms or less.
+
+        Args:
+            top: The destination.
+            clock: Returns the time of its file system, in nanoseconds since 1970.
+        """
+        if not self._cache.is_kept:
+            return
+        changed, self._changed, self._are_changed = self._changed, [], False
+        self._note([(path, _renamed(f"{top}/{path}", state), target) for path, state, target in changed])
+        self._cache.save(_time_after(clock, self._newest))
+
+    def discard(self) -> None:
+        """Forget what was not saved. Idempotent."""
+        self._cache.discard()
+
+    def _note(self, entries: Sequence[tuple[str, State, str]]) -> None:
+        if self._are_changed:
+            self._changed += entries
+            return
+        self._newest = max(self._newest, *(state[3] for _, state, _ in entries), 0)
+        self._cache.add(encode_entries(entries), len(entries))
+
+
+def _renamed(path: str, state: State) -> State:
+    """Return the state of a file whose time of change has been changed by its restore alone."""
+    with suppress(OSError):
+        found = state_of(os.lstat(path))
+        if found[:3] == state[:3]:
+            return found
+    return state
+
+
+def _time_after(clock: Callable[[], int], newest: int) -> int:
+    """Return the file system's time, if possible after `newest`. No later change has an earlier time.
+
+    Timestamps are those of the file system, which may be on another machine. Those with fractions of a second advance
+    every 16 ms or more often; all others are exact to two seconds (FAT), for which `RestoreCache` allows.
+    """
+    now = clock()
+    for _ in range(_MAX_PAUSES):
+        if now != newest or newest % 1_000_000_000 == 0:
+            break
+        time.sleep(_PAUSE_SECONDS)
+        now = clock()
+    return now

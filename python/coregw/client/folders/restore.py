@@ -24,7 +24,6 @@ from coregw import _core
 from coregw.client.folders.destination import (
     Existing,
     Extras,
-    FileStates,
     Rights,
     check_destination,
     free_bytes,
@@ -34,8 +33,9 @@ from coregw.client.folders.destination import (
     survey_existing,
 )
 from coregw.client.folders.filling import (
+    FileStates,
     Filler,
-    Partial,
+    PartialFolder,
     attributes_of,
     discard_abandoned,
     is_exec_bit,
@@ -343,7 +343,7 @@ class _Restore:
             await in_thread(self._states.save, top, partial.now)
         return done
 
-    async def _fill(self, partial: Partial, *, is_moved: bool) -> tuple[Restored, list[FolderEntry]]:
+    async def _fill(self, partial: PartialFolder, *, is_moved: bool) -> tuple[Restored, list[FolderEntry]]:
         """Write the tree, and return what was done, and the folders whose attributes are to be set in the end."""
         if partial.is_left or any(self._choices.extras):
             partial.tree.mkdir(exist_ok=True)
@@ -463,7 +463,7 @@ class _Restore:
         return _Tree(paths, files, links, named.folders, skipped)
 
     async def _change(
-        self, top: Path, partial: Partial, named: _Named, *, delete: Deletion | None
+        self, top: Path, partial: PartialFolder, named: _Named, *, delete: Deletion | None
     ) -> tuple[Restored, _Tree]:
         with Rights(top, named.paths) as rights:
             there = _There(named.paths, await in_stoppable_thread(survey_existing, top, named.paths, rights))
@@ -479,7 +479,9 @@ class _Restore:
             rights.leave(number for number, entry in tree.folders if attributes_of(entry)[0] is not None)
         return done, tree
 
-    async def _write(self, changes: _Changes, top: Path, partial: Partial, *, delete: Deletion | None) -> Restored:
+    async def _write(
+        self, changes: _Changes, top: Path, partial: PartialFolder, *, delete: Deletion | None
+    ) -> Restored:
         tree, there, right, made, rights = changes
         paths, found = tree.paths, there.found
         replaced = [file.number for file in tree.files if file.number not in right and there.is_replaced(file.number)]

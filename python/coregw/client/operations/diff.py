@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from coregw import _core
 from coregw.client.file_ranges import WeighedCache
 from coregw.client.operations.payloads import get_payload
-from coregw.client.operations.steps import Item, Steps, Stream, in_context, resume
+from coregw.client.operations.steps import Steps, Stream, StreamItem, in_context, resume
 from coregw.client.operations.tree import entries, list_elements
 from coregw.client.query import segments_of
 from coregw.client.settings import ClientSettings
@@ -61,7 +61,7 @@ def differences(settings: ClientSettings, a: CidLike, b: CidLike, prefix: PathLi
         with in_context(what):
             page = _core.verify_diff(first, second, answer.body, segments, after, _PAGE_ENTRIES)
         for entry in page.entries:
-            yield Item(Difference(*entry))
+            yield StreamItem(Difference(*entry))
         if not page.more:
             return
         after = page.entries[-1][0]  # never empty: verify_diff accepts `more` only for a full page
@@ -109,7 +109,7 @@ def folder_differences(
             beside = record if record is not None and tuple(record.segments) == path else None
             found = yield from _compared(settings, path, (here, beside), shared)
             if found is not None:
-                yield Item(found)
+                yield StreamItem(found)
             if here is not None:
                 file = yield from _next(files)
             if beside is not None:
@@ -123,7 +123,7 @@ def _next(stream: Stream[T]) -> Steps[T | None]:
     """Return the next item of a stream; None at its end."""
     try:
         step = next(stream)
-        while not isinstance(step, Item):
+        while not isinstance(step, StreamItem):
             try:
                 outcome = yield step
             except CoregwError as error:
@@ -140,7 +140,7 @@ def _are_maps(root: CidLike, bound: Difference) -> bool:
     return all(cid.kind == "map" and cid.suite == suite for cid in cids)
 
 
-def _none() -> Generator[Call | Item[Difference], object, None]:
+def _none() -> Generator[Call | StreamItem[Difference], object, None]:
     yield from ()
 
 
@@ -152,7 +152,7 @@ def _records(settings: ClientSettings, bound: Difference, prefix: PathLike) -> S
     listed = entries(settings, bound.before or bound.after or "", prefix)
     while (leaf := (yield from _next(listed))) is not None:
         ends = (leaf.target, None) if bound.before else (None, leaf.target)
-        yield Item(Difference(leaf.segments, *ends))
+        yield StreamItem(Difference(leaf.segments, *ends))
 
 
 def _compared(

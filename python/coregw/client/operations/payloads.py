@@ -291,7 +291,7 @@ class Calls(ABC):
 
 
 class _Rest:
-    """A payload of which a receiver has a part (`coregw.client.transport.exchange.Partial`)."""
+    """A payload of which a receiver has a part (`coregw.client.transport.exchange.PartialAnswer`)."""
 
     def __init__(self, receiver: Continued, size: int) -> None:
         self._receiver = receiver

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from msgspec import UNSET, Struct, UnsetType
 
 from coregw._core import Cid
-from coregw.client.operations.steps import Item, Steps, Stream
+from coregw.client.operations.steps import Steps, Stream, StreamItem
 from coregw.client.query import encode
 from coregw.client.settings import ClientSettings
 from coregw.client.transport.exchange import Answer, Call, decode
@@ -182,7 +182,7 @@ def history_of_scope(settings: ClientSettings, scope: str, token: str) -> Stream
 
 def _history(
     settings: ClientSettings, scope: str, name: str, token: str, left: int
-) -> Generator[Call | Item[PublishedRecord], Any, int]:
+) -> Generator[Call | StreamItem[PublishedRecord], Any, int]:
     """Yield the revisions of a name, and return how many more there may be of others."""
     path = f"{_SCOPES}/{scope}/roots/{name}/history"
     last = 0
@@ -196,7 +196,7 @@ def _history(
             left -= 1
             if left < 0:
                 raise TooLarge(f"list {path}: more than {settings.max_entries:,} revisions")
-            yield Item(record)
+            yield StreamItem(record)
         if not page.records:  # of such answers there might be no end
             raise ProofError(f"list {path}: a page without revisions", check="answer")
         if not isinstance(page.next, int):
@@ -207,7 +207,7 @@ def _history(
 
 def _page(
     settings: ClientSettings, path: str, token: str, after: str, kind: type[Page]
-) -> Generator[Call | Item[PublishedRecord], Any, Page]:
+) -> Generator[Call | StreamItem[PublishedRecord], Any, Page]:
     params = {"after": after} if after else {}
     call = Call("GET", path, settings.max_result_bytes, f"list {path}", params=params, token=token)
     answer: Answer = yield call

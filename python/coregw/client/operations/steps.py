@@ -1,6 +1,6 @@
 """How operations are written: as generators of calls, which a driver sends.
 
-The drivers are ``Client._run`` and ``AsyncClient._run``, and their ``_stream`` counterparts.
+The drivers are `coregw.client.sync_driver` and `coregw.client.aio_driver`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from coregw import _core
 from coregw.client.transport.exchange import Answer, Call
 from coregw.errors import CoregwError, ProofError, Unavailable
 
-__all__ = ["Item", "PartSize", "Steps", "Stream", "attempt", "check_same_cid", "in_context", "located", "resume"]
+__all__ = ["PartSize", "Steps", "Stream", "StreamItem", "attempt", "check_same_cid", "in_context", "located", "resume"]
 
 _MIN_BYTES: Final = 128 << 10
 
@@ -52,7 +52,7 @@ Y = TypeVar("Y")
 
 
 @dataclass(frozen=True, slots=True)
-class Item(Generic[T]):
+class StreamItem(Generic[T]):
     """A value that a stream yields to its caller, as opposed to a `Call` for the driver."""
 
     value: T
@@ -62,7 +62,7 @@ class Item(Generic[T]):
 # Any, because a stream is sent answers after calls and None after items.
 Steps = Generator[Call, Any, T]
 
-Stream = Generator[Call | Item[T], Any, None]
+Stream = Generator[Call | StreamItem[T], Any, None]
 
 
 def resume(

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from coregw import _core
 from coregw.client.operations.lookup import value
 from coregw.client.operations.payloads import get_payload
-from coregw.client.operations.steps import Item, Steps, Stream
+from coregw.client.operations.steps import Steps, Stream, StreamItem
 from coregw.client.query import map_proof, read_range, resolve, scan, segments_of
 from coregw.client.settings import ClientSettings
 from coregw.errors import InvalidInput, ProofError, TooLarge, UnprovenAbsence
@@ -64,7 +64,7 @@ def entries(settings: ClientSettings, root: CidLike, prefix: PathLike = ()) -> S
     while True:
         page = yield from value(settings, scan(root, prefix, after, PAGE_ENTRIES))
         for segments, target in page.entries:
-            yield Item(Leaf(segments, target))
+            yield StreamItem(Leaf(segments, target))
         if not page.more:
             return
         after = last_path(page)
@@ -95,7 +95,7 @@ def walk(settings: ClientSettings, root: CidLike, prefix: PathLike = ()) -> Stre
                 raise TooLarge(f"the tree has more than {settings.max_entries} entries")
             for segments, target in page.entries:
                 if _core.Cid(target).kind != "map":
-                    yield Item(Leaf(outside + segments, target))
+                    yield StreamItem(Leaf(outside + segments, target))
                 elif tuple(segments) != ATTRIBUTES_PATH or inside:
                     pending.append((outside + segments, target, [], depth + 1))
             has_more = page.more
@@ -146,10 +146,10 @@ def children(settings: ClientSettings, root: CidLike, prefix: PathLike = ()) -> 
         page = yield from value(settings, scan(root, base, after, PAGE_ENTRIES))
         for segments, target in page.entries:
             if len(segments) <= len(base) + 1:
-                yield Item(Entry(segments[-1], _core.Cid(target).kind, target))
+                yield StreamItem(Entry(segments[-1], _core.Cid(target).kind, target))
             elif segments[len(base)] != directory:
                 directory = segments[len(base)]
-                yield Item(Entry(directory, "directory", None))
+                yield StreamItem(Entry(directory, "directory", None))
         if not page.more:
             return
         after = last_path(page)
@@ -158,7 +158,7 @@ def children(settings: ClientSettings, root: CidLike, prefix: PathLike = ()) -> 
             # A scan excludes the path that it continues after, which may itself be an entry.
             excluded = yield from value(settings, map_proof(root, after))
             if excluded is not None:
-                yield Item(Entry(after[-1], _core.Cid(excluded).kind, excluded))
+                yield StreamItem(Entry(after[-1], _core.Cid(excluded).kind, excluded))
 
 
 def last_path(page: _core.Scan) -> list[str]:
@@ -250,7 +250,7 @@ def contents(settings: ClientSettings, target: CidLike) -> Stream[bytes]:
     if cid.kind == "map":
         raise InvalidInput(f"{cid.text} is a map, not a file", code="kind_mismatch")
     if cid.kind == "cas":
-        yield Item((yield from get_payload(settings, cid)))
+        yield StreamItem((yield from get_payload(settings, cid)))
         return
     start, total, window = 0, 1, settings.window_bytes
     while start < total:
@@ -259,7 +259,7 @@ def contents(settings: ClientSettings, target: CidLike) -> Stream[bytes]:
             break
         for chunk, size in found:
             _check_is_payload(cid, start, chunk)
-            yield Item((yield from _chunk(settings, cid, start, chunk, size)))
+            yield StreamItem((yield from _chunk(settings, cid, start, chunk, size)))
             start += size
 
 

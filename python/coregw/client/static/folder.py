@@ -1,7 +1,7 @@
 """A static tree in a folder, and the place that an address names.
 
-``.coregw-export`` is in it while an export runs, and after one was interrupted: a power cut may have broken the order
-in which files were written, and the files themselves, so the next export reads and checks what is there.
+``.coregw-export`` is in the folder while an export runs, and after one was interrupted: a power cut may have broken the
+order in which files were written, and the files themselves, so the next export reads and checks what is there.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ from coregw.errors import (
     Unavailable,
     UpstreamDamaged,
 )
-from coregw.messages import Error, encode
+from coregw.messages import ErrorBody, encode
 from coregw.store.origin import OriginStore
 
 __all__ = ["BlockingStaticTransport", "StaticTransport"]
@@ -220,7 +220,7 @@ def _as_from_a_gateway(call: Call, error: CoregwError) -> CoregwError:
     if known is None or error.code == "internal":
         return error
     details = UNSET if error.details is None else msgspec.Raw(error.details)
-    return error_from(call, known.status, encode(Error(error=error.code, message=error.message, details=details)))
+    return error_from(call, known.status, encode(ErrorBody(error=error.code, message=error.message, details=details)))
 
 
 class BlockingStaticTransport:

@@ -123,7 +123,7 @@ class HttpUpstream:
 
 
 class _Object:
-    """An object as it arrives, counted (`coregw.client.transport.exchange.Partial`)."""
+    """An object as it arrives, counted (`coregw.client.transport.exchange.PartialAnswer`)."""
 
     def __init__(self, upstream: HttpUpstream, sink: Callable[[], Sink]) -> None:
         self._upstream = upstream

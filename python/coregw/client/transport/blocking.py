@@ -1,7 +1,7 @@
 """The blocking transport: one libcurl multi handle for all threads of a client.
 
-libcurl's own blocking call would neither end at a deadline that moves nor return for a signal; its `select` is limited
-to descriptors below 1024.
+Waiting is a poll of our own: libcurl's blocking call would neither end at a deadline that moves nor return for a
+signal; its `select` is limited to descriptors below 1024.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ __all__ = [
     "Call",
     "Divided",
     "Memory",
-    "Partial",
+    "PartialAnswer",
     "SentOnce",
     "Sink",
     "decode",
@@ -66,7 +66,7 @@ class Sink(Protocol):
         """Write the next chunk."""
 
 
-class Partial(Sink, Protocol):
+class PartialAnswer(Sink, Protocol):
     """What attempts at a call have received of its answer, which the next attempt continues.
 
     Attributes:
@@ -144,7 +144,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
     preferred_type: str = ""
     params: Mapping[str, str] = {}
     sink: Callable[[], Sink] | None = None
-    partial: Partial | None = None
+    partial: PartialAnswer | None = None
     divided: Divided | None = None
     may_be_absent: bool = False
     token: str | None = None
@@ -179,7 +179,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
 
 
 class Memory:
-    """A `Partial` that keeps the body in memory. Short chunks are joined: each would take an object."""
+    """A `PartialAnswer` that keeps the body in memory. Short chunks are joined: each would take an object."""
 
     def __init__(self) -> None:
         self._chunks: list[bytes] = []

@@ -7,9 +7,9 @@ in use ──► no answer, or unavailable ──► rests 10 s, or as long as i
 
 A client stays with the gateway that works. If all rest, the one whose rest ends first is next.
 
-`logging` takes longer to import than most calls. A program that has not imported it does not show DEBUG either.
-
-Closing would end the parent's TLS sessions, and remove its sockets from an event loop that both processes share.
+Failed attempts are logged only if the program has imported `logging`, which takes longer to import than most calls. A
+forked child forgets the connections of its parent without closing them: that would end the parent's TLS sessions, and
+remove its sockets from an event loop that both processes share.
 """
 
 from __future__ import annotations

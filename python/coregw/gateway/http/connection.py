@@ -49,7 +49,7 @@ from coregw.gateway.http.shared import Shared
 from coregw.gateway.limits.tcp import CONTINUE, is_half_closed, is_reset
 from coregw.gateway.metrics import REFUSALS
 from coregw.gateway.settings import Settings
-from coregw.messages import Error, encode
+from coregw.messages import ErrorBody, encode
 
 __all__ = ["GatewayProtocol", "protocol_for"]
 
@@ -288,7 +288,7 @@ class GatewayProtocol(LimitedProtocol):
                 self.transport.abort()
                 return
         REFUSALS["malformed_http"] += 1
-        body = encode(Error(error="invalid_request", message=msg))
+        body = encode(ErrorBody(error="invalid_request", message=msg))
         headers = {"content-type": "application/json", "content-length": len(body), "connection": "close", **UNCACHED}
         head = "".join(f"{name.lower()}: {value}\r\n" for name, value in headers.items())
         self._refusal = STATUS_LINE[400] + f"{head}\r\n".encode() + body
@@ -305,7 +305,7 @@ class GatewayProtocol(LimitedProtocol):
     def _refusing(self, fault: Fault) -> Any:  # noqa: ANN401 - an ASGI application
         """Return an application that refuses the request whose head has just been parsed."""
         REFUSALS[fault.code] += 1
-        body = encode(Error(error=fault.code, message=fault.message))
+        body = encode(ErrorBody(error=fault.code, message=fault.message))
         headers = {"X-Content-Type-Options": "nosniff", **UNCACHED}
         return json_reply(body, ERROR_CODES[fault.code].status, headers)
 

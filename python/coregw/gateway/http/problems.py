@@ -20,7 +20,7 @@ from coregw.errors import ERROR_CODES, CoregwError, StoreDamaged
 from coregw.gateway.http.replies import Reply, json_reply
 from coregw.gateway.logs import REQUEST_ID_HEADER, loggable_path, request_id
 from coregw.gateway.metrics import REFUSALS
-from coregw.messages import Error, encode
+from coregw.messages import ErrorBody, encode
 from coregw.text import without_surrogates
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Problem(NamedTuple):
         """Return the response, and count it for metrics."""
         REFUSALS[self.code] += 1
         details = UNSET if self.details is None else msgspec.Raw(self.details)
-        body = encode(Error(error=self.code, message=without_surrogates(self.message), details=details))
+        body = encode(ErrorBody(error=self.code, message=without_surrogates(self.message), details=details))
         return json_reply(body, self.status, self.all_headers)
 
 

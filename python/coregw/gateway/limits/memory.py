@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from coregw.errors import Unavailable
 
-__all__ = ["Account", "BodyMemory", "Upload"]
+__all__ = ["Account", "ArrivingBody", "BodyMemory"]
 
 SMALL_BYTES: Final = 64 << 10
 """A body that holds at most this much is small."""
@@ -16,7 +16,7 @@ _SMALL_SHARE: Final = 8
 """One part in this many of the budget is for small bodies only."""
 
 
-class Upload(Protocol):
+class ArrivingBody(Protocol):
     """A body that is still arriving."""
 
     def is_stalled(self) -> bool:
@@ -46,11 +46,11 @@ class BodyMemory:
         self._address_limit = max(per_address, largest)
         self._large = 0
         self._by_address: Counter[str] = Counter()
-        self._arriving: dict[Account, Upload] = {}
+        self._arriving: dict[Account, ArrivingBody] = {}
         self.held = 0
         """Bytes that are held."""
 
-    def account(self, address: str | None = None, upload: Upload | None = None) -> Account:
+    def account(self, address: str | None = None, upload: ArrivingBody | None = None) -> Account:
         """Return an account for one body. `Account.close` must be called.
 
         Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-__all__ = ["Reader", "Unsent"]
+__all__ = ["SlowReader", "Unsent"]
 
 _STALLED_SECONDS: Final = 0.5
 """A client that has read nothing for this long is stalled. Acknowledgements take a round trip."""
@@ -13,7 +13,7 @@ _HARD_LIMIT: Final = 1.5
 """At this multiple of the budget, clients are not given that time."""
 
 
-class Reader(Protocol):
+class SlowReader(Protocol):
     """A client that has not read all of its responses."""
 
     def update(self, now: float) -> tuple[int, float]:
@@ -33,7 +33,7 @@ class Unsent:
     def __init__(self, limit: int) -> None:
         """Args: the budget in bytes."""
         self._limit = limit
-        self._held: dict[Reader, int] = {}
+        self._held: dict[SlowReader, int] = {}
         self.total = 0
         """Bytes that are held, as last seen."""
         self.reset = 0
@@ -41,7 +41,7 @@ class Unsent:
         self.slow = 0
         """How many clients were disconnected because they read too slowly."""
 
-    def hold(self, reader: Reader, size: int, now: float) -> None:
+    def hold(self, reader: SlowReader, size: int, now: float) -> None:
         """Count what a client keeps, and disconnect stalled clients if it is too much. O(1) below the budget.
 
         Args:
@@ -54,13 +54,13 @@ class Unsent:
         if self.total > self._limit:
             self._relieve(reader, now)
 
-    def release(self, reader: Reader) -> None:
+    def release(self, reader: SlowReader) -> None:
         """Forget a client that has read enough, or is gone. Idempotent."""
         self.total -= self._held.pop(reader, 0)
 
-    def _relieve(self, newest: Reader, now: float) -> None:
+    def _relieve(self, newest: SlowReader, now: float) -> None:
         """Disconnect clients, those first that have read nothing for the longest time. The newest has had no time."""
-        read_at: dict[Reader, float] = {}
+        read_at: dict[SlowReader, float] = {}
         for reader in self._held:
             size, read_at[reader] = reader.update(now)
             self.total += size - self._held[reader]

@@ -1,10 +1,10 @@
 """Published names: records, history, freezing and signing for operators; verified publications for everybody.
 
-By TCP the routes exist only if a token is configured, and all require it. Publishing changes only the record: no tree,
-no other response, and no client's accepted root.
+By TCP the routes of operators exist only if a token is configured, and all require it. Publishing changes only the
+record: no tree, no other response, and no client's accepted root.
 
 Signing a checkpoint is what makes the history of a name public; of a name that is not signed, everybody may read the
-newest record. Routes for publishing and signing are those of ``admin``.
+newest record.
 """
 
 from __future__ import annotations

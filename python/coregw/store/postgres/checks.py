@@ -25,7 +25,7 @@ import msgspec
 
 from coregw.errors import InvalidInput, Unavailable
 from coregw.store.collection import Identity
-from coregw.store.postgres.connections import Database, Row
+from coregw.store.postgres.connections import ConnectionPool, Row
 from coregw.undecodable import UNDECODABLE
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def parse_unsafe(text: str) -> frozenset[str]:
     return names
 
 
-async def check_server(database: Database, allowed: Collection[str], connections: int) -> None:
+async def check_server(database: ConnectionPool, allowed: Collection[str], connections: int) -> None:
     """Check the settings of the server.
 
     Args:
@@ -136,7 +136,7 @@ async def check_server(database: Database, allowed: Collection[str], connections
 
 
 async def identify(
-    database: Database, bucket: BucketChunks | None, *, adopt: bool = False, given: Identity | None = None
+    database: ConnectionPool, bucket: BucketChunks | None, *, adopt: bool = False, given: Identity | None = None
 ) -> Identity:
     """Return which store is in a database, and claim the bucket for it.
 

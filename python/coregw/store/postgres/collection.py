@@ -3,7 +3,7 @@
 Each step takes the gate in exclusive mode (`coregw.store.postgres.schema`), so it happens between writes, of whichever
 gateway. One connection holds an advisory lock for the whole collection: if it is lost, another gateway may begin one.
 
-It lets the store's clock advance, notices what other gateways did, and sweeps what was left behind.
+The background work lets the store's clock advance, notices what other gateways did, and sweeps what was left behind.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import asyncpg
 from coregw.errors import CoregwError, Unavailable
 from coregw.store.collection import Item
 from coregw.store.postgres.connections import Connection, Row, translated
-from coregw.store.postgres.payloads import Payloads, drop_upload, drop_uploads
+from coregw.store.postgres.payloads import PostgresPayloads, drop_upload, drop_uploads
 from coregw.store.postgres.schema import NOW, TICK, TICK_SECONDS
 from coregw.store.protocol import Stored
 from coregw.telemetry import RepeatedFailure
@@ -60,7 +60,7 @@ class PostgresCollection:
 
     def __init__(
         self,
-        payloads: Payloads,
+        payloads: PostgresPayloads,
         grace_seconds: float,
         on_expiry: Callable[[], None],
         claim: Callable[[], Awaitable[object]],
@@ -193,7 +193,7 @@ class Upkeep:
     """
 
     def __init__(
-        self, payloads: Payloads, refresh: Callable[[], Awaitable[None]], claim: Callable[[], Awaitable[object]]
+        self, payloads: PostgresPayloads, refresh: Callable[[], Awaitable[None]], claim: Callable[[], Awaitable[object]]
     ) -> None:
         self._claim = claim
         self._payloads = payloads

@@ -31,7 +31,7 @@ from coregw.telemetry import RepeatedFailure
 
 __all__ = [
     "Connection",
-    "Database",
+    "ConnectionPool",
     "Hosts",
     "Query",
     "Replicas",
@@ -251,7 +251,7 @@ _SESSION: Final = {
 """Settings of every session; parameters of the address take precedence."""
 
 
-class Database:
+class ConnectionPool:
     """A small pool of connections to the primary. For tasks of one event loop.
 
     Args:
@@ -271,7 +271,7 @@ class Database:
         self._is_closing = self._is_closed = False
 
     @classmethod
-    async def connect(cls, url: str, size: int, *, attributes: str = "primary") -> Database:
+    async def connect(cls, url: str, size: int, *, attributes: str = "primary") -> ConnectionPool:
         """Connect to the first server of an address that has the attributes.
 
         Raises:
@@ -527,7 +527,7 @@ class Replicas:
         parts = urlsplit(url)
         hosts = parts.netloc.rpartition("@")[2] or dict(parse_qsl(parts.query)).get("host", "")
         self.is_used: Final = "," in hosts
-        self._database: Database | None = None
+        self._database: ConnectionPool | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._next_attempt = 0.0
         self._away = RepeatedFailure(logger, "reads go to the primary", "reads go to a standby again")
@@ -564,7 +564,7 @@ class Replicas:
 
     async def _connect(self) -> None:
         try:
-            database = await Database.connect(self._url, _CONNECTIONS, attributes="standby")
+            database = await ConnectionPool.connect(self._url, _CONNECTIONS, attributes="standby")
             try:
                 await database.warm(*self._queries)
             except BaseException:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from coregw.store.postgres.connections import Database, Replicas
+from coregw.store.postgres.connections import ConnectionPool, Replicas
 from coregw.store.protocol import Guide
 
 __all__ = ["COUNTED_GUIDES", "DESCENTS_ON_PRIMARY", "GUIDES", "Guides", "guide_columns"]
@@ -99,7 +99,7 @@ class Guides:
         replicas: Its standbys.
     """
 
-    def __init__(self, database: Database, replicas: Replicas) -> None:
+    def __init__(self, database: ConnectionPool, replicas: Replicas) -> None:
         self._database = database
         self._replicas = replicas
 

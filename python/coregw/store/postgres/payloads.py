@@ -18,12 +18,12 @@ from uuid import UUID, uuid4
 
 from coregw.errors import PayloadNotFound, StoreDamaged, Unavailable
 from coregw.store.chunks import ChunkWriter
-from coregw.store.postgres.connections import Database
+from coregw.store.postgres.connections import ConnectionPool
 from coregw.store.postgres.schema import NOW
 from coregw.store.postgres.space import Room
 from coregw.store.protocol import CHUNK_BYTES, check_payload_sizes, check_range, check_whole_payload
 
-__all__ = ["Chunks", "Payloads", "PostgresPayloadWriter", "RowChunks", "drop_upload", "drop_uploads"]
+__all__ = ["Chunks", "PostgresPayloadWriter", "PostgresPayloads", "RowChunks", "drop_upload", "drop_uploads"]
 
 
 class Chunks(Protocol):
@@ -48,7 +48,7 @@ class RowChunks:
 
     inline_bytes: Final = CHUNK_BYTES
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: ConnectionPool) -> None:
         self._database = database
 
     async def put(self, upload: UUID, number: int, data: bytes) -> None:
@@ -76,13 +76,13 @@ class RowChunks:
         await self._database.write("DELETE FROM chunks WHERE upload = $1", upload)
 
 
-async def drop_upload(database: Database, chunks: Chunks, upload: UUID) -> None:
+async def drop_upload(database: ConnectionPool, chunks: Chunks, upload: UUID) -> None:
     """Remove the chunks of an upload that is listed as dropped, and then its row."""
     await chunks.drop(upload)
     await database.write("DELETE FROM uploads WHERE upload = $1 AND is_dropped", upload)
 
 
-async def drop_uploads(database: Database, chunks: Chunks, uploads: Sequence[UUID]) -> None:
+async def drop_uploads(database: ConnectionPool, chunks: Chunks, uploads: Sequence[UUID]) -> None:
     """Remove the chunks of dropped uploads; a failure leaves the rest to the sweep."""
     with suppress(Unavailable):
         await asyncio.gather(*(drop_upload(database, chunks, upload) for upload in uploads))
@@ -95,7 +95,7 @@ _KEYS_AT_ONCE: Final = 1000
 _CHUNKS_AT_ONCE: Final = 8
 
 
-class Payloads:
+class PostgresPayloads:
     """The payloads of one store. For tasks of one event loop.
 
     Args:
@@ -104,7 +104,7 @@ class Payloads:
         room: Says whether there is room.
     """
 
-    def __init__(self, database: Database, chunks: Chunks, room: Room) -> None:
+    def __init__(self, database: ConnectionPool, chunks: Chunks, room: Room) -> None:
         self.database: Final = database
         self.chunks: Final = chunks
         self.room: Final = room
@@ -255,7 +255,7 @@ class Payloads:
 class PostgresPayloadWriter(ChunkWriter):
     """One upload; see `coregw.store.PayloadWriter`."""
 
-    def __init__(self, payloads: Payloads) -> None:
+    def __init__(self, payloads: PostgresPayloads) -> None:
         super().__init__()
         self._payloads = payloads
         self._upload = uuid4()

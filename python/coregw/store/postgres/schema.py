@@ -11,7 +11,7 @@ uploads   uploads that are not committed, and those that are being dropped
 late      roots on which a write relied during a collection
 attempts  calls that must not be repeated, so that a lost answer is recognised
 sizes     changes of the stored bytes, summed up from time to time
-state     one row: the clock (`coregw.store.postgres.schema`), the limits of collections, which store it is and where,
+state     one row: the clock (below), the limits of collections, which store it is and where,
           and its claim to the bucket (`coregw.store.postgres.checks.identify`)
 gate      locked in row share mode by each write, in exclusive mode by each step of a collection
 ```
@@ -22,10 +22,10 @@ end of the transaction, which includes the wait for a standby.
 
 All functions lock rows in the order of their keys, and tables in the order above, but `guides` last.
 
-It counts the time in which gateways had the store open: each lets it advance every `TICK_SECONDS`, by the time that has
-passed since the last tick by the system's clock of the database, but by at most `_STEP_MS`. So a system's clock that is
-set counts as a step, however far it is set, and one that is set back counts for nothing. Between two ticks the store's
-clock advances in the same way. ``docs/decisions/0378`` gives the reasons.
+The clock of the store counts the time in which gateways had the store open: each lets it advance every `TICK_SECONDS`,
+by the time that has passed since the last tick by the system's clock of the database, but by at most `_STEP_MS`. So a
+system's clock that is set counts as a step, however far it is set, and one that is set back counts for nothing. Between
+two ticks the store's clock advances in the same way. ``docs/decisions/0378`` gives the reasons.
 """
 
 from __future__ import annotations

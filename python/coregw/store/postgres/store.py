@@ -15,9 +15,9 @@ from coregw.store.addresses import check_database_address, masked
 from coregw.store.collection import Identity, Usage
 from coregw.store.postgres.checks import check_server, identify
 from coregw.store.postgres.collection import PostgresCollection, Upkeep
-from coregw.store.postgres.connections import Database, Query, Replicas, columns
+from coregw.store.postgres.connections import ConnectionPool, Query, Replicas, columns
 from coregw.store.postgres.guides import DESCENTS_ON_PRIMARY, Guides, guide_columns
-from coregw.store.postgres.payloads import Chunks, Payloads, PostgresPayloadWriter, RowChunks
+from coregw.store.postgres.payloads import Chunks, PostgresPayloads, PostgresPayloadWriter, RowChunks
 from coregw.store.postgres.schema import migrate
 from coregw.store.postgres.space import FIGURES, FILES, PostgresFigures, Room
 from coregw.store.protocol import Guide, Stored, Table, check_listing, check_renewal, key_range
@@ -88,7 +88,7 @@ async def open_store(
     """
     check_database_address(url)
     bucket_chunks = None if bucket is None else _open_bucket(bucket)
-    database = await Database.connect(url, max(2, connections))
+    database = await ConnectionPool.connect(url, max(2, connections))
     try:
         await check_server(database, unsafe, processes * (max(2, connections) + 1))
         async with database.session() as connection:
@@ -114,7 +114,7 @@ class PostgresStore:
 
     def __init__(
         self,
-        database: Database,
+        database: ConnectionPool,
         url: str,
         chunks: Chunks,
         room: Room,
@@ -125,7 +125,7 @@ class PostgresStore:
         self._claim = claim
         self._database = database
         self._room = room
-        self._payloads = Payloads(database, chunks, room)
+        self._payloads = PostgresPayloads(database, chunks, room)
         self._replicas = Replicas(url, _READS)
         self._guides = Guides(database, self._replicas)
         self._expiries = 0

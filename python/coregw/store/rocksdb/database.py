@@ -1,7 +1,7 @@
 """The open RocksDB database: opening, sizes, checkpoints, compaction, closing, figures.
 
-The four rows read here are the store's state. One that is damaged is replaced by a value that keeps more, or for
-longer, since nothing can be written without them.
+The four rows read when it is opened are the store's state. One that is damaged is replaced by a value that keeps more,
+or for longer, since nothing can be written without them.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ __all__ = [
     "Durable",
     "Extent",
     "HighWaterMark",
-    "MarkFile",
+    "HighWaterMarkFile",
     "claims",
     "current_manifest",
     "drop_torn_ends",
@@ -108,7 +108,7 @@ class Durable(NamedTuple):
         return self.logs[-1] if self.logs else Extent(0, 0)
 
 
-class MarkFile:
+class HighWaterMarkFile:
     """The open file, locked for `locked_mark`. Every method raises OSError."""
 
     def __init__(self, descriptor: int) -> None:
@@ -294,7 +294,7 @@ class HighWaterMark:
         """What the next batch says of the logs: the value of its row `CLAIM_KEY`."""
         self._persisted = self._durable()
         try:
-            self._file = MarkFile.create(database, self._persisted)
+            self._file = HighWaterMarkFile.create(database, self._persisted)
         except BaseException:
             os.close(self._descriptor)
             raise

@@ -3,7 +3,7 @@
 ``docs/decisions/0010`` explains the sizes, ``docs/decisions/0011`` the recovery mode.
 
 rocksdict raises every status as a plain `Exception` with RocksDB's text, so the texts are matched here alone.
-The tests provoke those that they can in the real library.
+The tests provoke in the real library those that they can.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from coregw.store.rocksdb.garbage import Dates
 from coregw.store.rocksdb.layout import Family, PayloadRow, Row, chunk_key, epoch_of_upload, upload_id
 from coregw.store.rocksdb.reader import Reader
 
-__all__ = ["Payloads", "RocksPayloadWriter"]
+__all__ = ["RocksPayloadWriter", "RocksPayloads"]
 
 _log = logging.getLogger(__name__)
 
@@ -31,10 +31,10 @@ _ROW_BYTES: Final = 128
 """The approximate size of a payload's rows without its chunks."""
 
 _MAX_FOUND_ROWS: Final = 8192
-"""Rows that `Payloads.stat` keeps for `Payloads.get`, which take about 2 MB."""
+"""Rows that `RocksPayloads.stat` keeps for `RocksPayloads.get`, which take about 2 MB."""
 
 
-class Payloads:
+class RocksPayloads:
     """The payload methods of a `coregw.store.rocksdb.RocksStore`.
 
     Args:

@@ -33,7 +33,7 @@ from coregw.store.rocksdb.layout import (
 )
 from coregw.store.rocksdb.mark import require_durable
 from coregw.store.rocksdb.sst import TableFile
-from coregw.store.rocksdb.wal import Damage, Entry, FileBytes, Malformed, prefixed, read_batch, read_log, varint
+from coregw.store.rocksdb.wal import Damage, FileBytes, Malformed, RowVersion, prefixed, read_batch, read_log, varint
 
 __all__ = ["LiveTable", "Manifest", "RawDatabase", "RawRow", "StoreState", "read_manifest"]
 
@@ -191,10 +191,10 @@ class RawRow(NamedTuple):
     """
 
     key: bytes
-    versions: list[Entry]
+    versions: list[RowVersion]
 
     @property
-    def newest(self) -> Entry | None:
+    def newest(self) -> RowVersion | None:
         """The newest version whose checksums hold; None if there is none, or if it is a deletion."""
         for entry in self.versions:
             if entry.is_intact:
@@ -210,7 +210,7 @@ class RawRow(NamedTuple):
 Key = bytes
 
 
-class Rows(Protocol):
+class RowSource(Protocol):
     """The rows of a database, as a check reads them."""
 
     bytes: int
@@ -237,7 +237,7 @@ class RawDatabase:
     def __init__(self, path: Path, on_read: Callable[[int], None] = lambda size: None) -> None:
         self._damages: list[Damage] = []
         self._tables: list[TableFile] = []
-        self._logged: defaultdict[Family, list[Entry]] = defaultdict(list)
+        self._logged: defaultdict[Family, list[RowVersion]] = defaultdict(list)
         self._files = ExitStack()
         self.bytes = 0
         """The size of all files that are read."""
@@ -270,16 +270,16 @@ class RawDatabase:
         """What is damaged, as far as the files were read: complete when `rows` has read every family."""
         return [*self._damages, *(damage for table in self._tables for damage in table.damages)]
 
-    def _stored(self, family: Family, first: bytes, end: bytes | None) -> Iterator[Entry]:
+    def _stored(self, family: Family, first: bytes, end: bytes | None) -> Iterator[RowVersion]:
         """Merge the tables of a family. A table is read when the merge arrives at its first key."""
-        waiting: list[tuple[bytes, int, Iterator[Entry]]] = []
+        waiting: list[tuple[bytes, int, Iterator[RowVersion]]] = []
         for number, table in enumerate(self._tables):
             if table.family == family:
                 smallest = next((entry.key for entry in table.entries(first, end)), None)
                 if smallest is not None:
                     waiting.append((smallest, number, table.entries(first, end)))
         waiting.sort(reverse=True)
-        active: list[tuple[tuple[bytes, bool, int], int, Entry, Iterator[Entry]]] = []
+        active: list[tuple[tuple[bytes, bool, int], int, RowVersion, Iterator[RowVersion]]] = []
         while active or waiting:
             while waiting and (not active or waiting[-1][0] <= active[0][2].key):
                 _, number, entries = waiting.pop()
@@ -352,7 +352,7 @@ class RawDatabase:
         self._damages += [
             Damage(name, 0, size, None, "the file is missing") for name, size in logs if name not in names
         ]
-        logged: defaultdict[int, list[Entry]] = defaultdict(list)
+        logged: defaultdict[int, list[RowVersion]] = defaultdict(list)
         sources: defaultdict[int, dict[str, int]] = defaultdict(dict)
         for name in names:
             file = self._opened(path / name, on_read)
@@ -382,7 +382,9 @@ class RawDatabase:
             what = "it names a MANIFEST that does not exist"
             self._damages.append(Damage("CURRENT", 0, len(named), None, what, has_rows=False))
 
-    def _read_log(self, file: FileBytes, numbers: AbstractSet[int], logged: defaultdict[int, list[Entry]]) -> set[int]:
+    def _read_log(
+        self, file: FileBytes, numbers: AbstractSet[int], logged: defaultdict[int, list[RowVersion]]
+    ) -> set[int]:
         """Add the rows of a log to `logged`; return the numbers of families of which it has intact values."""
         found = set()
         for record in read_log(file.read(0, file.size), file.name, self._damages):
@@ -395,7 +397,9 @@ class RawDatabase:
 
 
 def _push(
-    active: list[tuple[tuple[bytes, bool, int], int, Entry, Iterator[Entry]]], number: int, entries: Iterator[Entry]
+    active: list[tuple[tuple[bytes, bool, int], int, RowVersion, Iterator[RowVersion]]],
+    number: int,
+    entries: Iterator[RowVersion],
 ) -> None:
     """Add the next entry of a table to the heap, if it has one."""
     entry = next(entries, None)
@@ -403,7 +407,7 @@ def _push(
         heapq.heappush(active, (_order(entry), number, entry, entries))
 
 
-def _order(entry: Entry) -> tuple[bytes, bool, int]:
+def _order(entry: RowVersion) -> tuple[bytes, bool, int]:
     return entry.key, not entry.is_intact, -entry.sequence
 
 
@@ -418,7 +422,7 @@ def _guessed_family(table: TableFile) -> str | None:
     return None if entry is None or entry.value is None else _family_by_form(entry.key, len(entry.value))
 
 
-def _families_of(logged: Mapping[int, Sequence[Entry]], by_id: Mapping[int, str]) -> dict[int, Family]:
+def _families_of(logged: Mapping[int, Sequence[RowVersion]], by_id: Mapping[int, str]) -> dict[int, Family]:
     """Return the family of each number in the logs. If no other file names it, the form of most of its rows decides.
 
     Rows without a valid checksum count only where there are no others, since some of them are not rows.
@@ -482,7 +486,7 @@ class StoreState(NamedTuple):
     damaged: frozenset[bytes]
 
     @classmethod
-    def read(cls, database: Rows) -> Self:
+    def read(cls, database: RowSource) -> Self:
         """Read the rows of a database."""
         found: dict[bytes, int] = {}
         damaged: set[bytes] = set()

@@ -24,9 +24,9 @@ import lz4.block
 from coregw.store.rocksdb.wal import (
     TRAILER,
     Damage,
-    Entry,
     FileBytes,
     Malformed,
+    RowVersion,
     block_checksum,
     context_modifier,
     corrected,
@@ -249,7 +249,7 @@ class TableFile:
         """Whether its end can be read, which is written last."""
         return self._index is not None
 
-    def entries(self, first: bytes = b"", end_key: bytes | None = None) -> Iterator[Entry]:
+    def entries(self, first: bytes = b"", end_key: bytes | None = None) -> Iterator[RowVersion]:
         """Iterate over the rows, in the order of the file, also those of damaged blocks that parse. O(bytes).
 
         Args:
@@ -505,13 +505,13 @@ def _has_rows(content: memoryview) -> bool:
         return False
 
 
-def _rows(block: _Block) -> Iterator[Entry]:
+def _rows(block: _Block) -> Iterator[RowVersion]:
     for internal, value in read_block(block.content, is_intact=block.is_intact):
         if len(internal) < TRAILER.size:
             continue
         (trailer,) = TRAILER.unpack(internal[-TRAILER.size :])
         kind, key = trailer & 0xFF, internal[: -TRAILER.size]
         if kind == _VALUE:
-            yield Entry(key, trailer >> 8, value, block.is_intact, block.is_corrected)
+            yield RowVersion(key, trailer >> 8, value, block.is_intact, block.is_corrected)
         elif kind in (_DELETION, _SINGLE_DELETION):
-            yield Entry(key, trailer >> 8, None, block.is_intact, block.is_corrected)
+            yield RowVersion(key, trailer >> 8, None, block.is_intact, block.is_corrected)

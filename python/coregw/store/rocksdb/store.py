@@ -23,7 +23,7 @@ from coregw.store.rocksdb.database import Database, FamilyFigures
 from coregw.store.rocksdb.directory import DATABASE, checkpoint_directory, write_identity
 from coregw.store.rocksdb.garbage import Dates, RocksCollection, root_rows
 from coregw.store.rocksdb.layout import EPOCH_KEY, TIME_KEY, Family, Row
-from coregw.store.rocksdb.payloads import Payloads, RocksPayloadWriter
+from coregw.store.rocksdb.payloads import RocksPayloads, RocksPayloadWriter
 from coregw.store.rocksdb.reader import Reader
 
 __all__ = ["CACHE_BYTES", "READ_THREADS", "RESERVE_BYTES", "RocksStore", "StoreFigures", "open_store"]
@@ -133,7 +133,7 @@ class RocksStore:
         self._committer = Committer(database, reserve_bytes, quota_bytes)
         self._reserve_bytes = reserve_bytes
         self._reader = Reader(database, self._committer, read_threads)
-        self._payloads = Payloads(self._reader, self._committer, self._dates)
+        self._payloads = RocksPayloads(self._reader, self._committer, self._dates)
         self._closing = threading.Lock()
         self._is_closed = False
 

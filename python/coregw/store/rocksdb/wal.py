@@ -17,7 +17,7 @@ block of 32 KiB: | record | record | ... | fewer than 7 bytes of padding |
 record:          | checksum, 4 bytes | length, 2 bytes | kind, 1 byte | data |
 ```
 
-An entry is one record (`_FULL`), or a `_FIRST`, any number of `_MIDDLE` and a `_LAST` one. RocksDB compares the
+An entry is one record (`_WHOLE`), or a `_FIRST`, any number of `_MIDDLE` and a `_LAST` one. RocksDB compares the
 checksums. A length that reaches past the end of the file, a kind that it knows from recycled logs, and a zeroed record
 all look to it like the end of the log, so this module follows the structure.
 """
@@ -40,10 +40,10 @@ __all__ = [
     "TRAILER",
     "BatchEntry",
     "Damage",
-    "Entry",
     "FileBytes",
+    "LogRecord",
     "Malformed",
-    "Record",
+    "RowVersion",
     "block_checksum",
     "complete_end",
     "context_modifier",
@@ -91,7 +91,7 @@ class Malformed(Exception):
     """Bytes that are not what the format says."""
 
 
-class Entry(NamedTuple):
+class RowVersion(NamedTuple):
     """One version of a row, as a file has it.
 
     Attributes:
@@ -218,7 +218,7 @@ _MAX_CORRECTIONS: Final = 64
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 
 
-class Record(NamedTuple):
+class LogRecord(NamedTuple):
     """A record of a log: where it starts, its bytes, and whether it is complete with valid checksums."""
 
     start: int
@@ -235,7 +235,7 @@ class _Fragment(NamedTuple):
 
 def read_log(
     data: memoryview, file: str, damages: list[Damage], *, start: int = 0, corrects: bool = True
-) -> Iterator[Record]:
+) -> Iterator[LogRecord]:
     """Iterate over the records of a log file; append to `damages` what is damaged. O(bytes).
 
     The end of a log that a process was writing to may be part of a record that was not acknowledged. It cannot be
@@ -264,9 +264,9 @@ def read_log(
         yield _joined(parts, is_complete=False)
 
 
-def _joined(parts: list[_Fragment], *, is_complete: bool) -> Record:
+def _joined(parts: list[_Fragment], *, is_complete: bool) -> LogRecord:
     is_intact = is_complete and all(part.is_intact for part in parts)
-    return Record(parts[0].start, b"".join(part.data for part in parts), is_intact)
+    return LogRecord(parts[0].start, b"".join(part.data for part in parts), is_intact)
 
 
 def _fragments(data: memoryview, file: str, damages: list[Damage], at: int, corrections: int) -> Iterator[_Fragment]:
@@ -368,7 +368,7 @@ class BatchEntry(NamedTuple):
     """A row of a batch: the number of its column family, and the row. A range deletion has the range in `until`."""
 
     family: int
-    entry: Entry
+    entry: RowVersion
     until: bytes | None = None
 
 
@@ -417,11 +417,11 @@ def _read(
     if len(key) > _MAX_KEY or not key:
         raise Malformed(f"byte {at}: a key of {len(key)} bytes")
     if kind in (_DELETION, _SINGLE_DELETION):
-        return BatchEntry(family, Entry(bytes(key), sequence, None, is_intact)), at
+        return BatchEntry(family, RowVersion(bytes(key), sequence, None, is_intact)), at
     value, at = prefixed(data, at, end)
     if kind == _RANGE_DELETION:
-        return BatchEntry(family, Entry(bytes(key), sequence, None, is_intact), bytes(value)), at
-    return BatchEntry(family, Entry(bytes(key), sequence, value, is_intact)), at
+        return BatchEntry(family, RowVersion(bytes(key), sequence, None, is_intact), bytes(value)), at
+    return BatchEntry(family, RowVersion(bytes(key), sequence, value, is_intact)), at
 
 
 _SECTOR: Final = 4096

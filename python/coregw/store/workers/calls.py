@@ -62,7 +62,7 @@ class WorkerCalls(Protocol):
         """Replace the worker's report, which the store does not interpret."""
 
 
-class Call(NamedTuple):
+class CallCodec(NamedTuple):
     """Decoders of a call's arguments and result."""
 
     arguments: msgspec.msgpack.Decoder[tuple[Any, ...]]
@@ -106,14 +106,14 @@ class Response(msgspec.Struct, array_like=True, frozen=True):
     expiries: int
 
 
-def _call(function: Callable[..., Any]) -> Call:
+def _call(function: Callable[..., Any]) -> CallCodec:
     hints = get_type_hints(function)
     result = hints.pop("return")
     arguments: Any = GenericAlias(tuple, tuple(hints.values()))
-    return Call(msgspec.msgpack.Decoder(arguments), msgspec.msgpack.Decoder(result))
+    return CallCodec(msgspec.msgpack.Decoder(arguments), msgspec.msgpack.Decoder(result))
 
 
-_STORE_CALLS: Final[dict[str, Call]] = {
+_STORE_CALLS: Final[dict[str, CallCodec]] = {
     name: _call(getattr(Store, name))
     for name in (
         "get",
@@ -129,13 +129,13 @@ _STORE_CALLS: Final[dict[str, Call]] = {
     )
 }
 
-PAYLOAD_CALLS: Final[dict[str, Call]] = {
+PAYLOAD_CALLS: Final[dict[str, CallCodec]] = {
     name: _call(getattr(PayloadCalls, name))
     for name in ("read_piece", "write_chunk", "commit_payload", "abort_payload")
 }
 """The calls that are methods of `PayloadCalls`."""
 
-WORKER_CALLS: Final[dict[str, Call]] = {"report": _call(WorkerCalls.report)}
+WORKER_CALLS: Final[dict[str, CallCodec]] = {"report": _call(WorkerCalls.report)}
 """The calls that are methods of `WorkerCalls`."""
 
 CALLS: Final = _STORE_CALLS | PAYLOAD_CALLS | WORKER_CALLS
