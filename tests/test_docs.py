@@ -15,7 +15,7 @@ import pytest
 from click import Context
 from click.exceptions import Exit
 
-import coregw.cli
+import coregw.cli.main
 import coregw.errors
 import coregw.extras
 from coregw.cli.main import cli
@@ -147,7 +147,7 @@ def test_the_page_of_commands_compares_each_of_them() -> None:
     }
     assert compared == {*cli.list_commands(Context(cli))}
     codes = {int(code) for code in re.findall(r"^\| ([0-9]) \|", page, re.MULTILINE)}
-    assert codes == {0, 2} | {value for name, value in vars(coregw.cli).items() if name.startswith("EXIT_")}
+    assert codes == {0, 2} | {value for name, value in vars(coregw.cli.main).items() if name.startswith("EXIT_")}
 
 
 def test_the_example_in_rust_is_the_crates_own() -> None:

@@ -35,7 +35,8 @@ def clone(tmp_path: Path) -> Path:
     """A clone of this repository with the scripts and the changelog of the working tree, committed."""
     folder = tmp_path / "clone"
     git(tmp_path, "clone", "--quiet", "--shared", str(TOP), str(folder))
-    for name in ("deploy/release/release.py", "Cargo.toml", "rust/core/Cargo.toml", "rust/ops/Cargo.toml"):
+    manifests = ("Cargo.toml", *(str(path.relative_to(TOP)) for path in TOP.glob("rust/*/Cargo.toml")))
+    for name in ("deploy/release/release.py", *manifests):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes((TOP / name).read_bytes())
     changelog = folder / "CHANGELOG.md"
@@ -72,7 +73,8 @@ def test_a_release_is_committed_and_tagged(clone: Path) -> None:
         packages = tomllib.loads((clone / lock).read_text())["package"]
         ours = {each["name"]: each["version"] for each in packages if each["name"] in {"coregw-core", "coregw-ops"}}
         assert set(ours.values()) == {"7.8.9"}
-    manifests = {"rust/core/Cargo.toml", "rust/ops/Cargo.toml", "js/package.json", "js/package-lock.json"}
+    manifests = {*(f"rust/{name}/Cargo.toml" for name in ("core", "folders", "ops")), "js/package.json"}
+    manifests.add("js/package-lock.json")
     changed = git(clone, "show", "--name-only", "--format=", "HEAD").split()
     assert set(changed) == {"CHANGELOG.md", "Cargo.toml"} | manifests | locks
     npm, npm_lock = (json.loads((clone / "js" / name).read_text()) for name in ("package.json", "package-lock.json"))

@@ -24,7 +24,9 @@ from gateways import Reply, lying_gateway, names
 
 FILES = {f"d{number % 3}/f{number:02}": b"content %d" % number for number in range(40)}
 # One payload in a request, so that some files are complete and others are not.
-COMMAND = "from coregw.client.folders import filling; filling.REQUEST_BYTES = 1; from coregw import cli; cli.main()"
+COMMAND = (
+    "from coregw.cli.main import main; from coregw.client.folders import filling; filling.REQUEST_BYTES = 1; main()"
+)
 
 
 @pytest.fixture(autouse=True)

@@ -41,7 +41,7 @@ async def _peak(path: Path, count: int) -> int:
 async def test_a_store_of_six_times_the_size_does_not_take_six_times_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(marks, "_AT_ONCE", 4)  # pages, of about a hundred payloads each
+    monkeypatch.setattr(marks, "_PAGES_AT_ONCE", 4)  # pages, of about a hundred payloads each
     monkeypatch.setattr(committer, "_MAX_UNSYNCED_BYTES", 64 << 10)  # the rows removed since are remembered
     await _peak(tmp_path / "first", 1000)  # imports
     small, large = await _peak(tmp_path / "small", SMALL), await _peak(tmp_path / "large", LARGE)
