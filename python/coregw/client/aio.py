@@ -233,7 +233,7 @@ class AsyncClient(AsyncDriver):
     def diff_folders(
         self, a: CidLike, b: CidLike, prefix: PathLike = ()
     ) -> AsyncGenerator[client.FolderDifference, None]:
-        """Yield every difference between two folders, attributes included; see `operations.folder_diff`."""
+        """Yield every difference between two folders, attributes included; see `operations.diff`."""
         a, b = self.root(a), self.root(b)
         return self._stream(operations.diff.folder_differences(self.settings, a, b, prefix))
 
@@ -242,7 +242,7 @@ class AsyncClient(AsyncDriver):
         return await self._run(operations.tree.locate(self.settings, self.root(root), path))
 
     async def published(self, scope: str, name: str) -> client.PublishedRecord:
-        """Return what is published under a name; see `operations.record.published`."""
+        """Return what is published under a name; see `operations.publications.published`."""
         return await self.publications.get(scope, name)
 
     # CAR files
@@ -255,7 +255,7 @@ class AsyncClient(AsyncDriver):
         payloads: bool = False,
         progress: operations.car_import.Advance | None = None,
     ) -> client.ExportedCar:
-        """Write a root's tree to a new CAR file, which appears only when verified; see `cars.export.NewCar`."""
+        """Write a root's tree to a new CAR file, which appears only when verified; see `car_export.NewCar`."""
         from coregw.client.operations.car_export import NewCar  # noqa: PLC0415 - few programs need it
 
         with NewCar(self.settings, self.root(root), path, payloads, progress) as new:

@@ -1,4 +1,4 @@
-"""Published names, as ``client.publications`` of both clients; what is sent and checked is in ``operations.record``."""
+"""Published names of a client's gateway: what `operations.publications` verifies, as methods of both clients."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ class Client(BlockingDriver):
     def diff_folders(
         self, a: CidLike, b: CidLike, prefix: PathLike = ()
     ) -> Generator[client.FolderDifference, None, None]:
-        """Yield every difference between two folders, attributes included; see `operations.folder_diff`."""
+        """Yield every difference between two folders, attributes included; see `operations.diff`."""
         return self._stream(operations.diff.folder_differences(self.settings, self.root(a), self.root(b), prefix))
 
     def locate(self, root: CidLike, path: PathLike) -> tuple[str, list[str]]:
@@ -233,7 +233,7 @@ class Client(BlockingDriver):
         return self._run(operations.tree.locate(self.settings, self.root(root), path))
 
     def published(self, scope: str, name: str) -> client.PublishedRecord:
-        """Return what is published under a name; see `operations.record.published`."""
+        """Return what is published under a name; see `operations.publications.published`."""
         return self.publications.get(scope, name)
 
     # CAR files
@@ -246,7 +246,7 @@ class Client(BlockingDriver):
         payloads: bool = False,
         progress: operations.car_import.Advance | None = None,
     ) -> client.ExportedCar:
-        """Write a root's tree to a new CAR file, which appears only when verified; see `cars.export.NewCar`."""
+        """Write a root's tree to a new CAR file, which appears only when verified; see `car_export.NewCar`."""
         from coregw.client.operations.car_export import NewCar  # noqa: PLC0415 - few programs need it
 
         with NewCar(self.settings, self.root(root), path, payloads, progress) as new:

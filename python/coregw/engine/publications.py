@@ -3,7 +3,7 @@
 A publication reads the newest revision, applies the rules of `coregw.engine.records`, and writes by
 compare-and-set; if another one won, it starts again. So any number of processes may publish to one store, and a frozen
 record stays frozen.
-Who may publish is decided by `coregw.gateway.admin`.
+Who may publish is decided by `coregw.gateway.routes.publications`.
 """
 
 from __future__ import annotations

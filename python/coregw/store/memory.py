@@ -83,7 +83,7 @@ class _Contents:
 
 
 class MemoryStore:
-    """A `coregw.store.CollectableStore` of dictionaries.
+    """A `coregw.store.collection.CollectableStore` of dictionaries.
 
     Args:
         max_bytes: The maximum size of all rows and payloads, unfinished uploads included; more raises `StorageFull`.

@@ -117,7 +117,7 @@ async def open_store(
 
 
 class RocksStore:
-    """A `coregw.store.CollectableStore` on RocksDB. Use `open_store`; ``async with`` closes it."""
+    """A `coregw.store.collection.CollectableStore` on RocksDB. Use `open_store`; ``async with`` closes it."""
 
     def __init__(
         self,

@@ -1,0 +1,89 @@
+"""What comments and docstrings name exists: modules, and what is in them."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import keyword
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+from import_graph import python_graph
+
+TOP = Path(__file__).parent.parent
+PACKAGE = TOP / "python" / "coregw"
+MODULES = python_graph(PACKAGE)
+
+DOTTED = re.compile(r"(?<!`)(`{1,2})([a-z_]\w*(?:\.\w+)+)\1(?!`)")
+SINGLE = re.compile(r"(?<!`)`([A-Za-z_]\w*)(?:\(\))?`(?!`)")
+
+
+def source_of(module: str) -> Path:
+    """The file of a module."""
+    folder = PACKAGE.parent.joinpath(*module.split("."))
+    for path in (folder / "__init__.py", folder.with_suffix(".py")):
+        if path.exists():
+            return path
+    return folder.with_suffix(".pyi")  # the extension's stub
+
+
+def split(path: Path) -> tuple[set[str], list[tuple[int, str]]]:
+    """The words of a module's code, and its comments and docstrings with their lines."""
+    words: set[str] = set()
+    texts: list[tuple[int, str]] = []
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline):
+        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and '"""' in token.string[:4]):
+            texts.append((token.start[0], token.string))
+        else:
+            words.update(re.findall(r"\w+", token.string))
+    return words, texts
+
+
+SOURCES = {module: split(source_of(module)) for module in (*MODULES, "coregw._core")}
+WORDS = {word for words, _ in SOURCES.values() for word in words}
+RUST = {
+    word
+    for path in (TOP / "rust").rglob("*.rs")
+    if "target" not in path.parts
+    for word in re.findall(r"\w+", re.sub(r"//.*", "", path.read_text("utf-8")))
+}
+
+
+def exists(name: str) -> bool:
+    """Whether a dotted name is a module, or leads to words in the code of one; the module may be named by its end."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        end = ".".join(parts[:length])
+        for module in SOURCES:
+            is_named = module == end or (parts[0] != "coregw" and module.endswith(f".{end}"))
+            if is_named and {*parts[length : length + 1]} <= SOURCES[module][0] and {*parts[length + 1 :]} <= WORDS:
+                return True
+    return False
+
+
+def unknown() -> Iterator[str]:
+    """Each name that does not exist, with its place."""
+    parts_of_modules = {part for module in SOURCES for part in module.split(".")}
+    for module, (_, texts) in SOURCES.items():
+        for line, text in texts:
+            for found in DOTTED.finditer(text):
+                first = found[2].partition(".")[0]
+                is_file = found[2].endswith((".json", ".exe"))
+                if first in parts_of_modules and not is_file and not exists(found[2]):
+                    yield f"{module}:{line}: {found[2]}"
+            for found in SINGLE.finditer(text):
+                word = found[1]
+                bare = word.lower().removeprefix("coregw_")  # of a variable of the environment, or a function in SQL
+                is_known = {word, bare} & (WORDS | RUST) or hasattr(builtins, word) or keyword.iskeyword(word)
+                if not is_known and word not in FOREIGN:
+                    yield f"{module}:{line}: {word}"
+
+
+FOREIGN = {"on_header"}
+"""What a comment names of a library, where its own code does not."""
+
+
+def test_comments_and_docstrings_name_what_exists() -> None:
+    assert [*unknown()] == []
