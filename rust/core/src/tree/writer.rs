@@ -3,7 +3,7 @@
 use crate::bits::{self, Own, top_bits};
 use crate::id::cid::Kind;
 use crate::id::varint;
-use crate::tree::arena::{Arena, Node, NodeId, SHOWN, State};
+use crate::tree::arena::{Arena, NodeId, SHOWN, State};
 use crate::tree::pruned::Form;
 
 /// Encodes the tree below `top`: the nodes that are shown, and stubs for the rest, whose summaries are at `source`.
@@ -103,29 +103,11 @@ fn write_target(out: &mut Vec<u8>, target: &[u8]) {
 #[inline(always)]
 pub fn write_stub(out: &mut Vec<u8>, kind: Kind, arena: &Arena, id: NodeId) {
     let node = arena.node(id);
-    if kind == Kind::Map && node.count < 1 << 14 {
-        return write_small_stub(out, node);
-    }
     out.push(if kind == Kind::Map { 0x03 } else { 0x13 });
     varint::write(out, node.count);
     if kind == Kind::List {
         varint::write(out, arena.measure(id));
     }
-    out.extend_from_slice(&node.digest.0);
-}
-
-/// Appends the stub of a map's small subtree, as most are. Its copies have constant lengths, so that they are inlined. The
-/// digest is copied from where it is: a processor cannot forward parts of a buffer to one read of the whole at once.
-#[inline(always)]
-fn write_small_stub(out: &mut Vec<u8>, node: &Node) {
-    let count = node.count as u32;
-    let (head, len) = match count {
-        0..0x80 => (0x03 | count << 8, 2),
-        _ => (0x03 | (count & 0x7f | 0x80) << 8 | (count >> 7) << 16, 3),
-    };
-    let len = out.len() + len;
-    out.extend_from_slice(&head.to_le_bytes());
-    out.truncate(len);
     out.extend_from_slice(&node.digest.0);
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::id::suite::Digest;
+use crate::tree::arena::Node;
 use crate::tree::node::Summary;
 
 #[test]
