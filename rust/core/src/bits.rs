@@ -175,7 +175,7 @@ pub(crate) fn put(path: &mut [u8], floor: u32, own: &[u8]) {
     };
     let keep = top_bits(floor % 8);
     path[from] = path[from] & keep | first & !keep;
-    copy(&mut path[from + 1..from + own.len()], rest);
+    path[from + 1..from + own.len()].copy_from_slice(rest);
 }
 
 /// Writes the bit that leads to a child into `path`, and zeros after it in its byte.
@@ -215,34 +215,6 @@ impl PathBuffer {
     pub fn turn(&mut self, bit: u32, side: Side) {
         self.reach((bit / 8) as usize + 1);
         put_turn(&mut self.0, bit, side);
-    }
-}
-
-/// Copies a few bytes inline. Labels, prefixes and targets are short, and a proof has dozens of them.
-#[inline(always)]
-pub(crate) fn copy(to: &mut [u8], from: &[u8]) {
-    #[inline(always)]
-    fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
-        let last = from.len() - N;
-        let (head, tail): ([u8; N], [u8; N]) = (
-            from[..N].try_into().expect("the length was checked"),
-            from[last..].try_into().expect("the length was checked"),
-        );
-        to[..N].copy_from_slice(&head);
-        to[last..last + N].copy_from_slice(&tail);
-    }
-    match from.len() {
-        0 => {}
-        1..=3 => {
-            let middle = from.len() / 2;
-            let last = from.len() - 1;
-            (to[0], to[middle], to[last]) = (from[0], from[middle], from[last]);
-        }
-        4..=7 => ends::<4>(to, from),
-        8..=16 => ends::<8>(to, from),
-        17..=32 => ends::<16>(to, from),
-        33..=64 => ends::<32>(to, from),
-        _ => to.copy_from_slice(from),
     }
 }
 

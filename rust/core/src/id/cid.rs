@@ -15,7 +15,6 @@ use std::sync::LazyLock;
 
 use data_encoding::{Encoding, Specification};
 
-use crate::bits::copy;
 use crate::error::{Error, InputCode, Result};
 use crate::id::function::Function;
 pub use crate::id::function::MAX_IDENTITY_BYTES;
@@ -170,7 +169,7 @@ impl Cid {
     /// Wraps bytes that are already known to be a valid CID.
     pub fn trusted(bytes: &[u8]) -> Self {
         let mut cid = Self { len: bytes.len() as u8, bytes: [0; MAX_LEN] };
-        copy(&mut cid.bytes[..bytes.len()], bytes);
+        cid.bytes[..bytes.len()].copy_from_slice(bytes);
         cid
     }
 

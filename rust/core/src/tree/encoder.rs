@@ -4,7 +4,7 @@ use std::hint::select_unpredictable;
 
 use coregw_lanes as lanes;
 
-use crate::bits::{self, Side, copy};
+use crate::bits::{self, Side};
 use crate::id::cid::MAX_LEN;
 use crate::id::suite::{Digest, Suite};
 use crate::id::varint::{self, Sevens};
@@ -34,7 +34,7 @@ pub(crate) struct Line {
 impl Out for Line {
     #[inline(always)]
     fn bytes(&mut self, bytes: &[u8]) {
-        copy(&mut self.buffer[self.end..self.end + bytes.len()], bytes);
+        self.buffer[self.end..self.end + bytes.len()].copy_from_slice(bytes);
         self.end += bytes.len();
     }
 

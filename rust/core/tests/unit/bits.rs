@@ -54,13 +54,3 @@ fn bits_in_a_word_diverge_where_their_bytes_do() {
         }
     }
 }
-
-#[test]
-fn copy_copies_every_length() {
-    let from: Vec<u8> = (0..200).collect();
-    for n in 0..200 {
-        let mut to = vec![0xff; n];
-        copy(&mut to, &from[..n]);
-        assert_eq!(to, from[..n]);
-    }
-}
