@@ -18,12 +18,12 @@ use coregw_lanes::{LANES, prefetch_bytes};
 use crate::bits::{Own, Side};
 use crate::id::cid::Cid;
 use crate::id::suite::{Digest, Suite};
-use crate::id::varint::Sevens;
 use crate::interrupt::{Attempt, Failure, Fault};
 use crate::key;
 use crate::tree::descent::{End, Landing, Nodes, Shape, Step, ToKey, Visited, descend};
 use crate::tree::encoder::Encoder;
-use crate::tree::reader::{LIMIT, PrunedReader, StubBytes, StubPlace};
+use crate::tree::node::SUM_LIMIT;
+use crate::tree::reader::{PrunedReader, StubBytes, StubPlace};
 
 /// The initial capacity for inner nodes: enough for most proofs.
 const DEPTH: usize = 64;
@@ -57,7 +57,7 @@ struct Streamed<'p> {
     last: Last<'p>,
     above: Vec<Above>,
     /// The count of the node whose encoding the encoder holds.
-    count: Sevens,
+    count: u64,
     /// The target of the key, if it was found.
     target: Option<&'p [u8]>,
 }
@@ -218,7 +218,7 @@ impl<'p> Streamed<'p> {
         let reader = PrunedReader { bytes: proof, at: 0 };
         above.clear();
         above.reserve(DEPTH);
-        let mut nodes = Self { reader, last: Last::Empty, above, count: Sevens::of(0), target: None };
+        let mut nodes = Self { reader, last: Last::Empty, above, count: 0, target: None };
         let landing = descend(&mut nodes, (), 0, &mut ToKey(key))?;
         encoder.put(0, key);
         nodes.end(&landing, encoder)?;
@@ -267,12 +267,12 @@ impl<'p> Streamed<'p> {
                     key::check(encoder.path(key_len)).map_err(|why| Fault { why, at })?;
                 }
                 encoder.write_map_leaf(key_len, target);
-                self.count = Sevens::of(1);
+                self.count = 1;
             }
             Last::Inner { bit, label } => {
                 encoder.put(landing.floor, label);
                 let [left, right] = [self.stub()?, self.stub()?].map(|place| self.reader.stub_at(place));
-                self.count = left.leaves();
+                self.count = left.count;
                 self.join(encoder, bit, Side::Left, left.digest, right)?;
             }
             Last::Empty => encoder.write_map_empty(),
@@ -312,11 +312,11 @@ impl<'p> Streamed<'p> {
         sibling: StubBytes<'_>,
     ) -> Attempt<()> {
         let own = self.count;
-        self.count = own.plus(sibling.leaves());
-        if self.count >= LIMIT {
+        self.count = own + sibling.count;
+        if self.count >= SUM_LIMIT {
             return Err(Fault { why: "counts that sum to 2^53 or more", at: self.reader.at }.into());
         }
-        encoder.write_map_inner_of(bit, side, (own, digest), sibling);
+        encoder.write_map_inner_of(bit, side, StubBytes { count: own, digest }, sibling);
         Ok(())
     }
 }

@@ -1,20 +1,17 @@
 //! Encodings of the nodes on a path, and their digests.
 
-use std::hint::select_unpredictable;
-
 use coregw_lanes as lanes;
 
 use crate::bits::{self, Side};
 use crate::id::cid::MAX_LEN;
 use crate::id::suite::{Digest, Suite};
-use crate::id::varint::{self, Sevens};
 use crate::tree::node::{Encoding, ListInner, ListLeaf, Out, Summary};
 use crate::tree::reader::StubBytes;
 
 /// Space before the path: a tag and the varint of a bit or of a key's length.
 const HEAD: usize = 4;
 /// Space after the path: a target and its length (longer than two counts and digests), and the padding of SHA-256.
-const TAIL: usize = 2 + MAX_LEN + lanes::PADDING_BYTES + 8;
+const TAIL: usize = 2 + MAX_LEN + lanes::PADDING_BYTES;
 
 /// The buffer in which encodings are assembled. That of an [`Encoder`]:
 ///
@@ -48,14 +45,6 @@ impl Out for Line {
     fn digest(&mut self, digest: &Digest) {
         self.buffer[self.end..self.end + 32].copy_from_slice(&digest.0);
         self.end += 32;
-    }
-
-    /// Counts near the top of a tree take several bytes, others one: no branch depends on their lengths.
-    #[inline(always)]
-    fn varint(&mut self, value: u64) {
-        let (word, len) = Sevens::of(value).varint();
-        self.buffer[self.end..self.end + varint::SHORT_LEN].copy_from_slice(&word.to_le_bytes());
-        self.end += len;
     }
 }
 
@@ -95,17 +84,6 @@ impl Line {
         }
     }
 }
-
-/// Writes a count, a varint in the first bytes of a word, and a digest.
-#[inline(always)]
-fn put_child(room: &mut [u8; MAX_CHILDREN], at: usize, count: u64, count_len: usize, digest: &[u8; 32]) {
-    let room = &mut room[at..at + varint::SHORT_LEN + 32];
-    room[..varint::SHORT_LEN].copy_from_slice(&count.to_le_bytes());
-    room[count_len..count_len + 32].copy_from_slice(digest);
-}
-
-/// The bytes of two counts and digests, at most.
-const MAX_CHILDREN: usize = 2 * (varint::SHORT_LEN + 32);
 
 /// Computes node digests, sharing one path buffer.
 ///
@@ -214,25 +192,14 @@ impl Encoder {
         }
     }
 
-    /// Assembles the encoding of [`Self::map_inner`] from a child on `side` and its sibling as a proof shows it. No branch
-    /// depends on the side, which is random.
+    /// Assembles the encoding of [`Self::map_inner`] from a child on `side` and its sibling as a proof shows it.
     #[inline(always)]
-    pub(crate) fn write_map_inner_of(
-        &mut self,
-        bit: u32,
-        side: Side,
-        own: (Sevens, &[u8; 32]),
-        sibling: StubBytes<'_>,
-    ) {
-        let end = self.write_map_prefix(bit);
-        let (count, count_len) = own.0.varint();
-        let (own_len, sibling_len) = (count_len + 32, sibling.count_len + 32);
-        let is_left = side == Side::Left;
-        let room = self.line.buffer[end..].first_chunk_mut().expect("room for two children");
-        // Bytes after a short count are overwritten by what follows it, so the child is written last.
-        put_child(room, select_unpredictable(is_left, own_len, 0), sibling.count, sibling.count_len, sibling.digest);
-        put_child(room, select_unpredictable(is_left, 0, sibling_len), count, count_len, own.1);
-        self.line.end = end + own_len + sibling_len;
+    pub(crate) fn write_map_inner_of(&mut self, bit: u32, side: Side, own: StubBytes<'_>, sibling: StubBytes<'_>) {
+        self.line.end = self.write_map_prefix(bit);
+        for child in if side == Side::Left { [own, sibling] } else { [sibling, own] } {
+            self.line.varint(child.count);
+            self.line.bytes(child.digest);
+        }
     }
 
     /// Assembles the encoding of an inner node up to its children, and returns where they start.

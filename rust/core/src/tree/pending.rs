@@ -29,8 +29,8 @@ pub(crate) const KNOWN: u32 = u32::MAX;
 const TYPICAL_ENCODING: usize = 2 * lanes::BLOCK_BYTES;
 
 /// The bytes of an encoding besides a key or prefix and a target: at most a tag, the varint of a bit, and of two children
-/// their counts, measures and digests, which are written eight bytes at a time.
-const MAX_REST: usize = 1 + varint::SHORT_LEN + 2 * (2 * varint::SHORT_LEN + 32) + varint::SHORT_LEN;
+/// their counts, measures and digests; in a leaf, the varint of a length.
+const MAX_REST: usize = 1 + varint::MAX_LEN + 2 * (2 * varint::MAX_LEN + 32);
 
 /// The bytes that encodings take for each byte of a pruned tree, typically.
 const BYTES_PER_BYTE: usize = 4;

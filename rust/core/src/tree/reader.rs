@@ -4,13 +4,10 @@ use std::hint::select_unpredictable;
 
 use crate::bits::{own_len, top_bits};
 use crate::id::cid::Cid;
-use crate::id::varint::{self, Sevens};
+use crate::id::varint;
 use crate::interrupt::Fault;
 use crate::key::{MAX_BITS, MAX_KEY};
 use crate::tree::node::SUM_LIMIT;
-
-/// [`SUM_LIMIT`].
-pub(crate) const LIMIT: Sevens = Sevens::of(SUM_LIMIT);
 
 /// A cursor over the bytes of a pruned tree.
 pub(crate) struct PrunedReader<'a> {
@@ -21,15 +18,13 @@ pub(crate) struct PrunedReader<'a> {
 /// A stub of a map as the reader has found it.
 #[derive(Clone, Copy)]
 pub(crate) struct StubPlace {
-    /// The varint of its count, and what follows it.
     pub(crate) count: u64,
-    pub(crate) count_len: u32,
     /// The offset of its digest.
     pub(crate) digest: u32,
 }
 
 impl StubPlace {
-    const NONE: Self = Self { count: 1, count_len: 1, digest: 0 };
+    const NONE: Self = Self { count: 1, digest: 0 };
 
     /// The offset of what follows it.
     #[inline(always)]
@@ -42,26 +37,16 @@ impl StubPlace {
     pub(crate) fn select(is_first: bool, first: Self, second: Self) -> Self {
         Self {
             count: select_unpredictable(is_first, first.count, second.count),
-            count_len: select_unpredictable(is_first, first.count_len, second.count_len),
             digest: select_unpredictable(is_first, first.digest, second.digest),
         }
     }
 }
 
-/// A stub of a map: the varint of its count in the first `count_len` bytes of a word, and its digest.
+/// A stub of a map.
 #[derive(Clone, Copy)]
 pub(crate) struct StubBytes<'a> {
     pub(crate) count: u64,
-    pub(crate) count_len: usize,
     pub(crate) digest: &'a [u8; 32],
-}
-
-impl StubBytes<'_> {
-    /// The number of leaves below it.
-    #[inline(always)]
-    pub(crate) fn leaves(&self) -> Sevens {
-        Sevens::first(self.count, self.count_len)
-    }
 }
 
 impl<'a> PrunedReader<'a> {
@@ -83,12 +68,7 @@ impl<'a> PrunedReader<'a> {
 
     #[inline(always)]
     fn long_varint(&mut self) -> Result<u64, Fault> {
-        let rest = &self.bytes[self.at..];
-        let short = rest.first_chunk().map(|&bytes| u64::from_le_bytes(bytes));
-        let (value, n) = match short.map(|word| (word, Sevens::len_in(word))) {
-            Some((word, (len, true))) => (Sevens::first(word, len).value(), len),
-            _ => any_varint(rest).or_else(|why| self.fail(why))?,
-        };
+        let (value, n) = varint::read(&self.bytes[self.at..]).or_else(|why| self.fail(why))?;
         self.at += n;
         Ok(value)
     }
@@ -176,30 +156,21 @@ impl<'a> PrunedReader<'a> {
         Ok((count, at as u32))
     }
 
-    /// Where the stub of a map is that comes next, and whether one does. Without branches that depend on what comes next:
-    /// a caller that does not know it cannot predict them.
+    /// Where the stub of a map is that comes next, and whether one does.
     #[inline(always)]
     pub(crate) fn peek_stub(&self) -> (StubPlace, bool) {
-        let rest = self.bytes.get(self.at..).unwrap_or_default();
-        let Some(([tag], room)) = rest.split_first_chunk() else {
-            return (StubPlace::NONE, false);
-        };
-        let Some(&count) = room.first_chunk() else {
-            return (StubPlace::NONE, false);
-        };
-        let count = u64::from_le_bytes(count);
-        let (len, is_positive) = Sevens::len_in(count);
-        let is_below_limit = Sevens::first(count, len) < LIMIT;
-        let is_stub = (*tag == 0x03) & is_positive & is_below_limit & (len + 32 <= room.len());
-        let digest = (self.at + 1 + len) as u32;
-        (StubPlace { count, count_len: len as u32, digest }, is_stub)
+        let mut ahead = Self { bytes: self.bytes, at: self.at + 1 };
+        match self.bytes.get(self.at).filter(|&&tag| tag == 0x03).map(|_| ahead.place_stub()) {
+            Some(Ok(stub)) => (stub, true),
+            _ => (StubPlace::NONE, false),
+        }
     }
 
     /// The stub of a map that comes next, of which only the tag was read.
+    #[inline(always)]
     pub(crate) fn place_stub(&mut self) -> Result<StubPlace, Fault> {
         let (count, digest) = self.map_stub()?;
-        let (count, len) = Sevens::of(count).varint();
-        Ok(StubPlace { count, count_len: len as u32, digest })
+        Ok(StubPlace { count, digest })
     }
 
     /// The bytes of a stub that a caller has read.
@@ -207,7 +178,7 @@ impl<'a> PrunedReader<'a> {
     pub(crate) fn stub_at(&self, place: StubPlace) -> StubBytes<'a> {
         let digest = self.bytes.get(place.digest as usize..).and_then(|rest| rest.first_chunk());
         let digest = digest.expect("the digest was read");
-        StubBytes { count: place.count, count_len: place.count_len as usize, digest }
+        StubBytes { count: place.count, digest }
     }
 
     /// Reads the count of a stub.
@@ -215,11 +186,6 @@ impl<'a> PrunedReader<'a> {
     pub(crate) fn count(&mut self) -> Result<u64, Fault> {
         self.amount("a stub of count 0", "a count of 2^53 or more")
     }
-}
-
-#[cold]
-fn any_varint(bytes: &[u8]) -> Result<(u64, usize), &'static str> {
-    varint::read(bytes)
 }
 
 #[cfg(test)]
