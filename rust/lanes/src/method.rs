@@ -11,6 +11,7 @@ pub enum Method {
     /// Sixteen messages in the lanes of AVX-512.
     Lanes,
     /// Up to four messages in interleaved chains of SHA instructions, with the 32 registers of AVX-512.
+    /// Zen 4: 18.0 ns a block instead of the 20.7 ns of [`Self::Chains`].
     EvexChains,
     /// The same with sixteen registers.
     Chains,
