@@ -102,7 +102,7 @@ def payload_cid(data: Buffer, codec: str | int = "raw", hash: str = "sha2-256") 
             contains the payload itself, at most 128 bytes.
 
     Raises:
-        InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is none of these.
+        InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is unknown.
         TooLarge: If the payload is too long for an identity CID.
 
     >>> payload_cid(b"hello")
@@ -118,7 +118,7 @@ class PayloadHasher:
         hash: ``sha2-256``, ``sha2-512``, ``sha3-256``, ``blake2b-256``, ``blake3`` or ``identity``.
 
     Raises:
-        InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is none of these.
+        InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is unknown.
 
     >>> hasher = PayloadHasher()
     >>> hasher.update(b"hel")
@@ -367,7 +367,7 @@ class FolderUpload:
             has_base: Whether the gateway holds all records of the last time.
 
         Raises:
-            InvalidInput: If `attributes` is none of these.
+            InvalidInput: If `attributes` is unknown.
         """
     def stop(self) -> None:
         """Let all threads end soon. What was read remains."""
@@ -422,7 +422,7 @@ class FolderUpload:
             owner: Whether the numeric ids of owner and group are recorded; not with ``exec`` and ``none``.
 
         Raises:
-            InvalidInput: If `attributes` is none of these, or an entry's extended attributes take more than 1 MiB.
+            InvalidInput: If `attributes` is unknown, or an entry's extended attributes take more than 1 MiB.
         """
     def changes(
         self, attributes: str, owner: bool, most: int
@@ -439,7 +439,7 @@ class FolderUpload:
             there are more than `most`, or nothing is known of the last time.
 
         Raises:
-            InvalidInput: If `attributes` is none of these.
+            InvalidInput: If `attributes` is unknown.
         """
     def file_lines(self, attributes_root: CidLike | None, size: int) -> FolderLines:
         """Iterate over the arcs of the folder's map: chunks of lines ``["path","CID"]`` of about `size` bytes.
@@ -460,7 +460,7 @@ class FolderUpload:
             size: As for `file_lines`.
 
         Raises:
-            InvalidInput: If `attributes` is none of these, or `size` is out of range.
+            InvalidInput: If `attributes` is unknown, or `size` is out of range.
         """
     def save(self, file: str | os.PathLike[str], roots: tuple[str, str | None], attributes: str, owner: bool) -> None:
         """Write the cache for the next time to a new file. O(entries).
@@ -472,7 +472,7 @@ class FolderUpload:
             owner: As for `roots`.
 
         Raises:
-            InvalidInput: If `attributes` is none of these.
+            InvalidInput: If `attributes` is unknown.
             OSError: If the file cannot be written.
         """
     def arcs(self) -> dict[str, str]:
@@ -560,7 +560,7 @@ class HashedFolder:
             were read.
 
         Raises:
-            InvalidInput: If `attributes` is none of these, or an entry's extended attributes take more than 1 MiB.
+            InvalidInput: If `attributes` is unknown, or an entry's extended attributes take more than 1 MiB.
             KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
         """
     def records(self, attributes: str = "all", owner: bool = False) -> list[tuple[str, str, builtins.bytes]]:

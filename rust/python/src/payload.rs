@@ -65,7 +65,7 @@ pub fn codec_code(codec: CodecLike) -> u64 {
 ///         contains the payload itself, at most 128 bytes.
 ///
 /// Raises:
-///     InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is none of these.
+///     InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is unknown.
 ///     TooLarge: If the payload is too long for an identity CID.
 ///
 /// >>> payload_cid(b"hello")
@@ -91,7 +91,7 @@ pub fn payload_cid<'py>(
 ///     hash: ``sha2-256``, ``sha2-512``, ``sha3-256``, ``blake2b-256``, ``blake3`` or ``identity``.
 ///
 /// Raises:
-///     InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is none of these.
+///     InvalidInput: If `codec` is not a codec of payloads (code ``invalid_codec``) or `hash` is unknown.
 ///
 /// >>> hasher = PayloadHasher()
 /// >>> hasher.update(b"hel")

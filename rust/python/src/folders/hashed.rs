@@ -189,7 +189,7 @@ impl HashedFolder {
     ///     were read.
     ///
     /// Raises:
-    ///     InvalidInput: If `attributes` is none of these, or an entry's extended attributes take more than 1 MiB.
+    ///     InvalidInput: If `attributes` is unknown, or an entry's extended attributes take more than 1 MiB.
     ///     KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
     #[pyo3(signature = (attributes = "all", owner = false), text_signature = "($self, attributes='all', owner=False)")]
     fn roots<'py>(&self, py: Python<'py>, attributes: &str, owner: bool) -> PyResult<RootsTuple<'py>> {

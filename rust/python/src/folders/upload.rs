@@ -135,7 +135,7 @@ impl FolderUpload {
     ///     has_base: Whether the gateway holds all records of the last time.
     ///
     /// Raises:
-    ///     InvalidInput: If `attributes` is none of these.
+    ///     InvalidInput: If `attributes` is unknown.
     fn start_records(&self, attributes: &str, owner: bool, has_base: bool) -> PyResult<()> {
         let recorded = call(|| Recorded::new(attributes, owner))?;
         let base = self.cache.clone().filter(|_| has_base);
@@ -245,7 +245,7 @@ impl FolderUpload {
     ///     owner: Whether the numeric ids of owner and group are recorded; not with ``exec`` and ``none``.
     ///
     /// Raises:
-    ///     InvalidInput: If `attributes` is none of these, or an entry's extended attributes take more than 1 MiB.
+    ///     InvalidInput: If `attributes` is unknown, or an entry's extended attributes take more than 1 MiB.
     #[pyo3(signature = (attributes = "all", owner = false), text_signature = "($self, attributes='all', owner=False)")]
     fn roots<'py>(&self, py: Python<'py>, attributes: &str, owner: bool) -> PyResult<RootsTuple<'py>> {
         roots_by(py, attributes, owner, |recorded, signals| self.reading.hashed().roots(recorded, signals))
@@ -263,7 +263,7 @@ impl FolderUpload {
     ///     there are more than `most`, or nothing is known of the last time.
     ///
     /// Raises:
-    ///     InvalidInput: If `attributes` is none of these.
+    ///     InvalidInput: If `attributes` is unknown.
     #[allow(clippy::type_complexity)] // two lists of the same kind
     fn changes<'py>(
         &self,
@@ -305,7 +305,7 @@ impl FolderUpload {
     ///     size: As for `file_lines`.
     ///
     /// Raises:
-    ///     InvalidInput: If `attributes` is none of these, or `size` is out of range.
+    ///     InvalidInput: If `attributes` is unknown, or `size` is out of range.
     fn record_lines(&self, attributes: &str, owner: bool, size: usize) -> PyResult<FolderLines> {
         self.lines(LinesOf::Records(call(|| Recorded::new(attributes, owner))?), size)
     }
@@ -319,7 +319,7 @@ impl FolderUpload {
     ///     owner: As for `roots`.
     ///
     /// Raises:
-    ///     InvalidInput: If `attributes` is none of these.
+    ///     InvalidInput: If `attributes` is unknown.
     ///     OSError: If the file cannot be written.
     fn save(
         &self,
