@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -16,7 +21,7 @@ import serving
 from coregw import Client, List, Map, payload_cid
 from coregw.cli.framework import described
 from coregw.cli.main import cli
-from coregw.client.files import reported_as
+from coregw.durability import reported_as
 from gateways import Reply, lying_gateway
 
 Run = Callable[..., Result]
@@ -269,3 +274,36 @@ def test_an_error_without_a_number_keeps_its_text(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="symbolic link") as caught, reported_as(path):
         raise OSError("Cannot call rmtree on a symbolic link")
     assert described(caught.value) == f"'{path}': Cannot call rmtree on a symbolic link"
+
+
+def test_an_error_of_an_open_file_names_the_file(gateway: str, tmp_path: Path) -> None:
+    """As on a full disk: the system refuses the bytes, and its error has no file."""
+    resource = pytest.importorskip("resource")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "large").write_bytes(random.Random(0).randbytes(300_000))
+    with Client(gateway) as client:
+        root = client.add(tmp_path / "folder").root
+
+    cases: list[tuple[int, Path | str, list[str]]] = [
+        (100_000, tmp_path / "x.car", ["export", root, str(tmp_path / "x.car"), "--payloads"]),
+        (100_000, "v1/cas", ["export", root, "--static", str(tmp_path / "tree")]),
+        (100_000, "large", ["get", root, str(tmp_path / "got")]),
+        (100_000, "<stdout>", ["cat", root, "large"]),
+        (10, tmp_path / "key", ["key", str(tmp_path / "key"), "--name", "example.org/log"]),
+        (10, tmp_path / "data" / "coregw" / "trust.json", ["root", "trust", "name", root]),
+    ]
+    for allowed, file, arguments in cases:
+        with (tmp_path / "stdout").open("wb") as stdout:
+            failed = subprocess.run(
+                [sys.executable, "-m", "coregw", *arguments],
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+                env={**os.environ, "COREGW_GATEWAY": gateway, "XDG_DATA_HOME": str(tmp_path / "data")},
+                preexec_fn=partial(resource.setrlimit, resource.RLIMIT_FSIZE, (allowed, allowed)),
+                check=False,
+            )
+        last = failed.stderr.decode().splitlines()[-1]
+        assert failed.returncode == 1, arguments
+        assert "File too large" in last, arguments
+        assert str(file) in last, arguments
+    assert {path.name for path in tmp_path.iterdir()} <= {"folder", "stdout", "tree", "data"}

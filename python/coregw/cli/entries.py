@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from coregw.cli.common import counted_all, json_option, path_of, printable, root_of, trusted_names
 from coregw.cli.framework import click, print_json
 from coregw.cli.gateways import GatewayChoice, client, gateway_option
+from coregw.durability import reported_as
 
 if TYPE_CHECKING:
     from coregw.client import Client
@@ -410,8 +411,10 @@ def cat_command(root: str, path: str, gateway: GatewayChoice) -> None:
     """
     with client(gateway) as opened:
         for chunk in opened.contents(_target(opened, root_of(root), path_of(path))):
-            sys.stdout.buffer.write(chunk)
-        sys.stdout.buffer.flush()
+            with reported_as("<stdout>"):
+                sys.stdout.buffer.write(chunk)
+        with reported_as("<stdout>"):
+            sys.stdout.buffer.flush()
 
 
 def _no_json(asked: bool) -> None:

@@ -293,10 +293,12 @@ class Fetch:
         """Fetch the published records of a scope, and return their roots. Raises `Unavailable`, `Unauthorized`."""
         import msgspec
 
+        from coregw.durability import reported_as
         from coregw.upkeep.heal import RECORDS_FILE
 
+        kept = self._directory / RECORDS_FILE
         roots: dict[str, None] = {}
-        with (self._directory / RECORDS_FILE).open("ab") as file:
+        with reported_as(kept), kept.open("ab") as file:
             for record in self._client.history_of_scope(scope, token):
                 file.write(msgspec.json.encode(record) + b"\n")
                 roots[record.root] = None

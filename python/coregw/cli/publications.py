@@ -245,13 +245,18 @@ def key_command(file: Path, name: str, as_json: bool) -> None:
 
     FILE is unencrypted PEM (PKCS #8), readable only by its owner. One FILE may sign the logs of several names.
     """
+    from coregw.durability import reported_as
     from coregw.tlog.note import new_private_key
 
     if not file.exists():
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(new_private_key())
-            opened.flush()
-            os.fsync(opened.fileno())
+        try:
+            with reported_as(file), os.fdopen(descriptor, "wb") as opened:
+                opened.write(new_private_key())
+                opened.flush()
+                os.fsync(opened.fileno())
+        except OSError:
+            file.unlink()  # a part of a key
+            raise
     signer = signer_of(file, name)
     show_result(as_json, str(signer.key), key=str(signer.key))

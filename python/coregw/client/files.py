@@ -9,8 +9,7 @@ import errno
 import os
 import select
 import stat
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +17,7 @@ from typing import IO, BinaryIO, Final, Self
 
 from coregw import _core
 from coregw.concurrency import Check
+from coregw.durability import is_unnamed, reported_as
 from coregw.errors import Conflict, InvalidInput, TooLarge
 from coregw.hashing import new_hash
 from coregw.verify import Buffer
@@ -32,7 +32,6 @@ __all__ = [
     "as_bytes",
     "create_file",
     "pipe_content",
-    "reported_as",
 ]
 
 CHUNK_BYTES = 256 * 1024
@@ -223,16 +222,6 @@ def create_file(path: Path) -> int:
         raise _exists(path) from None
 
 
-@contextmanager
-def reported_as(path: Path) -> Iterator[None]:
-    """Make an `OSError` of a temporary file name `path`, the file that the caller knows."""
-    try:
-        yield
-    except OSError as error:
-        what = error.strerror or str(error)  # some, as of shutil.rmtree, have a text alone
-        raise type(error)(error.errno, what, os.fspath(path)) from None
-
-
 class NewFile:
     """A new file that appears when it is complete: written under a temporary name beside it, renamed by `commit`.
 
@@ -256,8 +245,13 @@ class NewFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.file.close()
-        self.partial.unlink(missing_ok=True)
+        try:
+            with reported_as(self._path):
+                self.file.close()
+                if is_unnamed(error):
+                    raise error
+        finally:
+            self.partial.unlink(missing_ok=True)
 
     def commit(self) -> None:
         """Give the file its name, without ever replacing another file.
@@ -265,8 +259,8 @@ class NewFile:
         Raises:
             InvalidInput: `path` was created by somebody else meanwhile (code ``invalid_path``).
         """
-        self.file.flush()
         with reported_as(self._path):
+            self.file.flush()
             try:
                 os.link(self.partial, self._path, follow_symlinks=False)
             except FileExistsError:

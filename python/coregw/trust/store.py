@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from coregw._core import Cid
-from coregw.durability import sync_path
+from coregw.durability import reported_as, sync_path
 from coregw.errors import InvalidInput, ProofError, Unavailable
 from coregw.extras import missing_extra
 from coregw.trust.document import (
@@ -402,7 +402,7 @@ class _LockedFile:
             raise InvalidInput(f"{self.path}: it would be larger than {_MAX_FILE_BYTES:,} bytes; nothing was changed")
         descriptor, name = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
         try:
-            with os.fdopen(descriptor, "wb") as file:
+            with reported_as(self.path), os.fdopen(descriptor, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())

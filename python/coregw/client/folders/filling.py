@@ -30,11 +30,11 @@ from pathlib import Path
 from typing import Final
 
 from coregw import _core
-from coregw.client.files import reported_as
 from coregw.client.folders.destination import Cursor, remove_tree
 from coregw.client.folders.listing import FileLists, Nested, PayloadSource, PlannedFile, Signal, walk_folder
 from coregw.client.folders.names import INSIDE, TOP, leads_outside
 from coregw.concurrency import Check, for_each, in_stoppable_thread, in_thread
+from coregw.durability import reported_as
 from coregw.errors import InvalidInput, Unavailable
 from coregw.folders.caches import RestoreCache, State, decode_entries, encode_entries, state_of
 from coregw.folders.tree import Attributes, FolderEntry

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import IO, Final, Self
 
 from coregw.client.static.tree import MAX_SMALL_BYTES, NO_PAYLOADS, StaticTree, TreeState
-from coregw.durability import sync_path
+from coregw.durability import is_unnamed, reported_as, sync_path
 from coregw.errors import InvalidInput
 from coregw.extras import missing_extra
 
@@ -176,12 +176,16 @@ class _NewFile:
         self._file = self._partial.open("xb")
         return self._file
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._file.close()
-        if kind is None:
-            self._partial.replace(self._path)
-        else:
-            self._partial.unlink()
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        try:
+            with reported_as(self._path):
+                self._file.close()
+                if is_unnamed(error):
+                    raise error
+                if error is None:
+                    self._partial.replace(self._path)
+        finally:
+            self._partial.unlink(missing_ok=True)
 
 
 def open_tree(place: str | Path, *, payloads: bool = True) -> StaticTree:
