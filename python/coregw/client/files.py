@@ -13,14 +13,16 @@ from collections.abc import Callable, Generator
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import IO, BinaryIO, Final, Self
+from typing import IO, TYPE_CHECKING, BinaryIO, Final, Self
 
 from coregw import _core
-from coregw.concurrency import Check
 from coregw.durability import is_unnamed, reported_as
 from coregw.errors import Conflict, InvalidInput, TooLarge
 from coregw.hashing import new_hash
 from coregw.verify import Buffer
+
+if TYPE_CHECKING:
+    from coregw.concurrency import Check
 
 __all__ = [
     "CHUNK_BYTES",
