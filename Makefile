@@ -132,7 +132,7 @@ test-stores: $(VENV)/.stores-locked ## start PostgreSQL and a bucket, and run th
 		tests/store/test_postgres_servers.py tests/store/test_postgres_traps.py tests/store/test_postgres_guides.py \
 		tests/gateway/process/test_shared_store.py tests/upkeep/test_copy.py tests/upkeep/test_mirrored_backup.py \
 		tests/client/test_static_bucket.py tests/cluster tests/test_deploy.py $(ARGS)
-	COREGW_TEST_SERVERS=required $(BIN)/python tests/on_servers.py $(ARGS) $(addprefix tests/gateway/routes/test_, \
+	COREGW_TEST_SERVERS=required $(BIN)/python tests/helpers/on_servers.py $(ARGS) $(addprefix tests/gateway/routes/test_, \
 		admin.py admin_lasting.py cas.py diff.py payload_cars.py resolve.py resolve_batches.py roots.py)
 
 .PHONY: test-cluster
@@ -275,11 +275,11 @@ release: $(VENV)/.release-locked ## commit, build and tag a version, with checks
 
 .PHONY: test-wheel
 test-wheel: install ## install the newest wheel of dist/ into a clean environment, and use its client and gateway
-	$(BIN)/python tests/wheel.py
+	$(BIN)/python tests/helpers/wheel.py
 
 .PHONY: audit
 audit: $(VENV)/.audit-locked ## check licences, sources and duplicates of dependencies, and known vulnerabilities if possible
-	$(BIN)/python tests/audit.py
+	$(BIN)/python tests/helpers/audit.py
 
 .PHONY: format
 format: install ## format Rust and Python
@@ -289,7 +289,7 @@ format: install ## format Rust and Python
 
 .PHONY: fuzz-http
 fuzz-http: install ## run schemathesis on both services for some minutes (ARGS: passed to it)
-	$(BIN)/python tests/fuzzing.py $(ARGS)
+	$(BIN)/python tests/helpers/fuzzing.py $(ARGS)
 
 .PHONY: chaos
 chaos: install ## kill, cut, fill and damage gateways for some minutes (ARGS='power-cut --seed 7 --count 200')
@@ -321,7 +321,7 @@ mutants: install ## mutate the verifier and the codecs; the tests notice, or a r
 	@cargo mutants --version >/dev/null 2>&1 || { \
 		echo "cargo-mutants was not found: cargo install --locked cargo-mutants" >&2; exit 1; }
 	PROPTEST_CASES=12 cargo mutants --output target $(ARGS) || case $$? in 2|3) ;; *) exit 1;; esac
-	$(BIN)/python tests/unexplained_mutants.py target/mutants.out
+	$(BIN)/python tests/helpers/unexplained_mutants.py target/mutants.out
 
 .PHONY: soak
 soak: $(VENV)/.bench-locked ## run ten minutes of mixed load; fail if memory grows (ARGS='--seconds 60 --write')

@@ -35,7 +35,7 @@ from coregw.store import Store
 from coregw.store.postgres import open_store as open_database
 from coregw.store.rocksdb import open_store
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "helpers"))
 
 from servers import Postgres, postgres
 

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from store.postgres_support import primary, s3
+pytest.register_assert_rewrite("store_contract", "store_payloads")
+
+from postgres_support import primary, s3  # noqa: E402 - after the registration
 
 __all__ = ["primary", "s3"]  # fixtures: one server of each kind for all tests
 

@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).parent.parent / "python" / "coregw"
 
 
 def test_the_interface_is_as_recorded() -> None:
-    """After an intended change: `.venv/bin/python tests/public_surface.py`, and a line in the changelog."""
+    """After an intended change: `.venv/bin/python tests/helpers/public_surface.py`, and a line in the changelog."""
     assert surface() == PINNED.read_text("utf-8")
 
 

@@ -8,7 +8,7 @@ bytes, or a `Cid`. A path is a sequence of segments or the text form ``"docs/rea
 with the buffer protocol (`bytes`, `bytearray`, `memoryview`, `mmap`), and copied unless they are `bytes`. Long work
 releases the GIL.
 
-The docstrings are those of the extension, copied by ``tests/stub.py``.
+The docstrings are those of the extension, copied by ``tests/helpers/stub.py``.
 """
 
 import builtins

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # when it runs as the attackers' process
+sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
 
 import coregw
 import serving

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
 
 from chaos import backups, damage, hostile, kill, power_cut, recorder, shortage
 from chaos.report import Report

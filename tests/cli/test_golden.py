@@ -21,7 +21,7 @@ from click.testing import CliRunner
 import serving
 from coregw import payload_cid
 from coregw.cli.main import cli
-from documentation.shell import commands_of
+from documentation_shell import commands_of
 
 GOLDEN = Path(__file__).parent / "golden"
 SESSIONS = sorted(GOLDEN.glob("*.txt"))

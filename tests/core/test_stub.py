@@ -81,7 +81,7 @@ def test_every_function_class_and_method_is_documented(name: str) -> None:
 
 def test_the_stub_has_the_docstrings_of_the_extension() -> None:
     text = STUB.read_text("utf-8")
-    assert documented(text, _core) == text, "run 'python tests/stub.py' to copy the docstrings to the stub"
+    assert documented(text, _core) == text, "run 'python tests/helpers/stub.py' to copy the docstrings to the stub"
 
 
 def test_copied_docstrings_replace_old_ones_and_are_added_where_missing() -> None:

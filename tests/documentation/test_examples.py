@@ -20,8 +20,8 @@ from sybil import Document, Example, Region
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 from coregw.gateway.settings import Settings
-from documentation.pages import LANGUAGES, PAGES, TOP, Page, pages
-from documentation.shell import Shell, commands_of, is_shown
+from documentation_pages import LANGUAGES, PAGES, TOP, Page, pages
+from documentation_shell import Shell, commands_of, is_shown
 
 BLOCK = re.compile(r"^```(\w+).*\n((?:.*\n)*?)^```$", re.MULTILINE)
 

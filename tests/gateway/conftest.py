@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 import serving
-from gateway.routes.admin_support import Scope
+from admin_support import Scope
 
 Ask = Callable[..., httpx2.Response]
 

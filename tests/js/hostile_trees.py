@@ -6,7 +6,7 @@ import random
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
 
 import coregw
 from forging import LIST, MAP, Part, binary, list_inner, list_leaf, list_stub, part, sized, varint

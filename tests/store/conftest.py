@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("store.contract", "store.payloads")
-
-from coregw.store.rocksdb import RocksStore, open_store  # noqa: E402 - after the registration
-from store.rocksdb_support import RESERVE, ControlledDatabase  # noqa: E402
+from coregw.store.rocksdb import RocksStore, open_store
+from rocksdb_support import RESERVE, ControlledDatabase
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from coregw.store import Store, Table
 from coregw.store.collection import CollectableStore
 from coregw.store.memory import MemoryStore
-from store.contract import CollectionContract, FullStoreContract, StoreContract
+from store_contract import CollectionContract, FullStoreContract, StoreContract
 from stores import KINDS, opened
 
 

@@ -10,9 +10,9 @@ import pytest
 from coregw.store import Stored, Table
 from coregw.store.postgres import PostgresStore, open_store
 from coregw.store.postgres import schema as tables
+from postgres_support import new_schema
 from servers import Postgres
-from store.payloads import multihash_of
-from store.postgres_support import new_schema
+from store_payloads import multihash_of
 
 pytestmark = pytest.mark.anyio
 

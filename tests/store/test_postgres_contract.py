@@ -8,9 +8,9 @@ import pytest
 
 from coregw.store.postgres import PostgresStore, open_store
 from network import proxy_of
+from postgres_support import new_bucket, new_schema, opened
 from servers import Bucket, Postgres
-from store.contract import CollectionContract, FullStoreContract, StoreContract
-from store.postgres_support import new_bucket, new_schema, opened
+from store_contract import CollectionContract, FullStoreContract, StoreContract
 
 
 class TestRows(StoreContract, CollectionContract):

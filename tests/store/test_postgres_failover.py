@@ -13,7 +13,7 @@ from coregw.errors import Unavailable
 from coregw.store import Table
 from coregw.store.postgres import PostgresStore, open_store
 from servers import Postgres, postgres, standby
-from store.payloads import random_bytes
+from store_payloads import random_bytes
 
 pytestmark = pytest.mark.anyio
 

@@ -23,8 +23,8 @@ from coregw.store.protocol import Guide
 from coregw.upkeep.copy import copy_store
 from coregw.upkeep.store_check import check_online, repair_online
 from network import proxy_of
+from postgres_support import new_schema, opened
 from servers import Postgres
-from store.postgres_support import new_schema, opened
 
 pytestmark = pytest.mark.anyio
 PAGES = Table.PAGES

@@ -20,9 +20,9 @@ from coregw.store.collection import Identity
 from coregw.store.postgres import open_store
 from coregw.store.postgres.bucket import BucketChunks
 from network import tls_front
+from postgres_support import new_bucket, new_schema
 from servers import Bucket, Postgres, folder, free_port, postgres, require_wanted, unprivileged
-from store.payloads import multihash_of, random_bytes, read, upload
-from store.postgres_support import new_bucket, new_schema
+from store_payloads import multihash_of, random_bytes, read, upload
 
 pytestmark = pytest.mark.anyio
 

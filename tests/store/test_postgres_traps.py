@@ -20,9 +20,9 @@ from coregw.store.addresses import BucketAddress, masked
 from coregw.store.postgres import PostgresStore, open_store
 from coregw.store.postgres.connections import translated
 from network import Proxy, proxy_of
+from postgres_support import new_bucket, new_schema
 from servers import Bucket, Postgres, postgres, unprivileged
-from store.payloads import multihash_of, random_bytes, read, upload
-from store.postgres_support import new_bucket, new_schema
+from store_payloads import multihash_of, random_bytes, read, upload
 
 pytestmark = pytest.mark.anyio
 

@@ -24,7 +24,7 @@ from coregw.store.rocksdb.mark import (
     require_durable,
 )
 from coregw.store.rocksdb.wal import log_checksum, read_log
-from store.rocksdb_support import are_held, log_file, put_roots, run_until_dead
+from rocksdb_support import are_held, log_file, put_roots, run_until_dead
 
 pytestmark = pytest.mark.anyio
 

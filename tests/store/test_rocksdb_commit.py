@@ -13,8 +13,7 @@ from coregw.errors import StoreDamaged, Unavailable
 from coregw.store import CHUNK_BYTES, Table
 from coregw.store.collection import Stored
 from coregw.store.rocksdb import RocksStore, open_store
-from store.payloads import multihash_of, random_bytes, upload
-from store.rocksdb_support import (
+from rocksdb_support import (
     RESERVE,
     ControlledDatabase,
     are_held,
@@ -25,6 +24,7 @@ from store.rocksdb_support import (
     put_roots,
     writes_resumed,
 )
+from store_payloads import multihash_of, random_bytes, upload
 
 pytestmark = pytest.mark.anyio
 

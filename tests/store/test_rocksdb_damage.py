@@ -19,8 +19,7 @@ from coregw.store.rocksdb import CACHE_BYTES, open_store, read_identity
 from coregw.store.rocksdb.database import Database, Write
 from coregw.store.rocksdb.layout import Family, PayloadRow, chunk_key
 from coregw.upkeep.repair import repair_store
-from store.payloads import multihash_of, random_bytes, read, upload
-from store.rocksdb_support import (
+from rocksdb_support import (
     are_held,
     flip_bit,
     flip_bit_in_ssts,
@@ -29,6 +28,7 @@ from store.rocksdb_support import (
     put_roots,
     run_until_dead,
 )
+from store_payloads import multihash_of, random_bytes, read, upload
 
 pytestmark = pytest.mark.anyio
 

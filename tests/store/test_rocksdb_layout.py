@@ -16,7 +16,7 @@ from coregw.store.ages import Clock
 from coregw.store.rocksdb import open_store
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.options import database_options, family_options
-from store.payloads import read
+from store_payloads import read
 
 pytestmark = pytest.mark.anyio
 

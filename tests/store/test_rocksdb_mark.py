@@ -16,7 +16,7 @@ from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.mark import MARK, Durable, Extent, HighWaterMarkFile, drop_torn_ends, read_mark
 from coregw.store.rocksdb.wal import complete_end
-from store.rocksdb_support import (
+from rocksdb_support import (
     are_held,
     forget_mark,
     killed_with_several_logs,

@@ -12,9 +12,9 @@ import pytest
 
 from coregw.store import CHUNK_BYTES
 from coregw.store.rocksdb import RocksStore
-from store.payloads import multihash_of, random_bytes, upload
-from store.rocksdb_support import run_until_dead
-from store.worker_support import worker_of
+from rocksdb_support import run_until_dead
+from store_payloads import multihash_of, random_bytes, upload
+from worker_support import worker_of
 
 pytestmark = pytest.mark.anyio
 

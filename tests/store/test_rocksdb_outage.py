@@ -20,8 +20,7 @@ from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.replica import Replica
 from coregw.store.rocksdb.rows import Gate
-from store.payloads import multihash_of, random_bytes, read, upload
-from store.rocksdb_support import (
+from rocksdb_support import (
     are_held,
     assert_payloads_are_whole,
     flip_bit_in_ssts,
@@ -32,6 +31,7 @@ from store.rocksdb_support import (
     put_roots,
     writes_resumed,
 )
+from store_payloads import multihash_of, random_bytes, read, upload
 from stores import opened
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ from coregw.store.ages import Clock
 from coregw.store.rocksdb import CACHE_BYTES, RocksStore, open_store
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import UNDATED_KEY, Family
-from store.payloads import multihash_of, random_bytes, read, upload
-from store.rocksdb_support import are_held, flip_bit, flip_bit_in_ssts, log_file, put_roots, run_until_dead
+from rocksdb_support import are_held, flip_bit, flip_bit_in_ssts, log_file, put_roots, run_until_dead
+from store_payloads import multihash_of, random_bytes, read, upload
 
 pytestmark = pytest.mark.anyio
 

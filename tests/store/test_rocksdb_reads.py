@@ -16,7 +16,7 @@ from coregw.store import CHUNK_BYTES, Stored, Table
 from coregw.store.rocksdb import RocksStore
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family
-from store.contract import older
+from store_contract import older
 
 DOWNLOADS = 8
 

@@ -14,8 +14,7 @@ from coregw.errors import Conflict
 from coregw.store import CHUNK_BYTES, Store
 from coregw.store.rocksdb import open_store
 from coregw.store.rocksdb.layout import Family
-from store.payloads import multihash_of, random_bytes, read, upload
-from store.rocksdb_support import (
+from rocksdb_support import (
     are_held,
     assert_payloads_are_whole,
     forget_mark,
@@ -26,6 +25,7 @@ from store.rocksdb_support import (
     put_roots,
     run_until_dead,
 )
+from store_payloads import multihash_of, random_bytes, read, upload
 
 pytestmark = pytest.mark.anyio
 

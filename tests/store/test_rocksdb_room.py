@@ -13,8 +13,7 @@ from rocksdict import Rdict
 from coregw.errors import InvalidInput, StorageFull, Unavailable
 from coregw.store import CHUNK_BYTES, Table
 from coregw.store.rocksdb import RocksStore
-from store.payloads import multihash_of, random_bytes, read, upload
-from store.rocksdb_support import (
+from rocksdb_support import (
     NO_ROOM,
     ROOM,
     ControlledDatabase,
@@ -23,6 +22,7 @@ from store.rocksdb_support import (
     kill_after,
     put_roots,
 )
+from store_payloads import multihash_of, random_bytes, read, upload
 from stores import opened
 
 pytestmark = pytest.mark.anyio

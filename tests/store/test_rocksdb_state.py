@@ -26,9 +26,9 @@ from coregw.store.rocksdb.layout import (
     epoch_of_upload,
     upload_of_chunk,
 )
-from store.payloads import multihash_of, random_bytes, read, upload
-from store.rocksdb_support import are_held, keys
-from upkeep.support import Time
+from rocksdb_support import are_held, keys
+from store_payloads import multihash_of, random_bytes, read, upload
+from upkeep_site import Time
 
 pytestmark = pytest.mark.anyio
 

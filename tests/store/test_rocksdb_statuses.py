@@ -15,7 +15,7 @@ from coregw.store.rocksdb import CACHE_BYTES
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.options import translated
-from store.payloads import random_bytes
+from store_payloads import random_bytes
 
 
 def test_writes_wait_until_rocksdb_stalls_no_more(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from coregw.errors import Unavailable
 from coregw.store import CHUNK_BYTES
 from coregw.store.memory import MemoryStore
 from coregw.store.workers import RemoteStore, share_store
-from store.payloads import multihash_of, read, upload
-from store.worker_support import SlowStore, shared_slow
+from store_payloads import multihash_of, read, upload
+from worker_support import SlowStore, shared_slow
 
 pytestmark = pytest.mark.anyio
 

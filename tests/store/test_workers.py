@@ -20,10 +20,10 @@ from coregw.store.rocksdb import RocksStore
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.replica import Replica
 from coregw.store.workers import RemoteStore, share_store
-from store.payloads import multihash_of, random_bytes, read, upload
-from store.rocksdb_support import are_held, assert_payloads_are_whole, get_pages, put_pages, put_roots
-from store.worker_support import SlowStore, replica_of, shared, worker_of
+from rocksdb_support import are_held, assert_payloads_are_whole, get_pages, put_pages, put_roots
+from store_payloads import multihash_of, random_bytes, read, upload
 from worker_processes import open_files
+from worker_support import SlowStore, replica_of, shared, worker_of
 
 pytestmark = pytest.mark.anyio
 

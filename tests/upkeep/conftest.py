@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coregw.store.rocksdb import RocksStore, open_store
-from upkeep.support import Site, Time, site_on
+from upkeep_site import Site, Time, site_on
 
 
 @pytest.fixture

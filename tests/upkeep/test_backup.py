@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from backup_support import backed_up, largest, pool, restored, silent, verified
 from coregw.errors import InvalidInput, NotFound, StoreDamaged
 from coregw.store import Table
 from coregw.store.collection import Identity
 from coregw.store.rocksdb import RocksStore, open_store
 from coregw.upkeep.backup import Repository, Track, back_up
 from coregw.upkeep.restore import restore
-from store.payloads import multihash_of, random_bytes, read, upload
-from store.rocksdb_support import are_held, flip_bit
+from rocksdb_support import are_held, flip_bit
+from store_payloads import multihash_of, random_bytes, read, upload
 from stored_trees import put_tree
-from upkeep.backup_support import backed_up, largest, pool, restored, silent, verified
 
 pytestmark = pytest.mark.anyio
 

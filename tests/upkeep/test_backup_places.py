@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from backup_support import backed_up, pool, restored
 from coregw.errors import CoregwError, InvalidInput, Unavailable
 from coregw.messages.management import Progress
 from coregw.store.rocksdb import RocksStore, open_store
 from coregw.upkeep.backup import Repository, back_up
-from store.payloads import random_bytes, upload
-from store.rocksdb_support import are_held, put_roots, run_until_dead
+from rocksdb_support import are_held, put_roots, run_until_dead
+from store_payloads import random_bytes, upload
 from stored_trees import put_tree
-from upkeep.backup_support import backed_up, pool, restored
 
 pytestmark = pytest.mark.anyio
 

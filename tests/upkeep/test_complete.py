@@ -15,7 +15,7 @@ from coregw.engine.completeness import forget_whole
 from coregw.engine.pages import COMPLETE, INCOMPLETE, WHOLE
 from coregw.errors import InvalidInput
 from coregw.store import Stored, Table
-from upkeep.support import Site, Time, site_on
+from upkeep_site import Site, Time, site_on
 
 pytestmark = pytest.mark.anyio
 

@@ -23,9 +23,9 @@ from coregw.store.memory import MemoryStore
 from coregw.store.rocksdb import open_store
 from coregw.upkeep.copy import Copied, copy_store
 from coregw.upkeep.store_check import check_online
+from postgres_support import new_bucket, opened
 from servers import Bucket, Postgres
-from store.payloads import multihash_of, random_bytes, read, upload
-from store.postgres_support import new_bucket, opened
+from store_payloads import multihash_of, random_bytes, read, upload
 
 pytestmark = pytest.mark.anyio
 
@@ -257,7 +257,7 @@ async def test_the_command_copies_to_postgresql(tmp_path: Path, primary: Postgre
     import subprocess
     import sys
 
-    from store.postgres_support import new_schema
+    from postgres_support import new_schema
 
     async with await open_store(tmp_path / "source") as store:
         await fill(store)

@@ -19,7 +19,7 @@ from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.salvage import RawDatabase
 from coregw.upkeep.pins import Pins
 from coregw.upkeep.repair import repair_store
-from upkeep.damage_support import Truth, put, served
+from damage_support import Truth, put, served
 
 # Keys of publications have the lengths of chunks (16), pages (32), ids of uploads (12) and roots (39) with these names.
 LIKE_CHUNKS = [f"{number:04}" for number in range(12)]

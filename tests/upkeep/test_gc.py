@@ -15,7 +15,7 @@ from coregw.messages.management import GarbageCollected, GarbageRoot, Progress
 from coregw.store import Stored, Table
 from coregw.upkeep.gc import MARKS_FOLDER, collect_garbage
 from coregw.upkeep.pins import Pins
-from upkeep.support import Site, Time, site_on
+from upkeep_site import Site, Time, site_on
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from coregw.store.rocksdb import CACHE_BYTES
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import TIME_KEY, Family
 from coregw.upkeep.pins import Pins
-from upkeep.support import Site, Time, site_on
+from upkeep_site import Site, Time, site_on
 
 pytestmark = pytest.mark.anyio
 

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from coregw.errors import RootNotFound
-from upkeep.support import Time, site_on
+from upkeep_site import Time, site_on
 
 pytestmark = pytest.mark.anyio
 
-_TESTS = Path(__file__).parent.parent
+_HELPERS = Path(__file__).parent.parent / "helpers"
 
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from coregw.store.rocksdb.database import Database
-from upkeep.support import Time, site_on
+from upkeep_site import Time, site_on
 
 left = int(sys.argv[2])
 
@@ -60,7 +60,7 @@ async def test_whatever_step_it_was_killed_before_what_is_kept_is_whole_and_garb
         copy = tmp_path / f"step-{step}"
         shutil.copytree(made, copy)
         command = [sys.executable, "-c", KILLED, str(copy), str(step)]
-        code = subprocess.run(command, cwd=_TESTS, check=False, timeout=600).returncode
+        code = subprocess.run(command, cwd=_HELPERS, check=False, timeout=600).returncode
         clock = Time()
         async with site_on(copy, clock) as site:
             clock.seconds = 200.0

@@ -11,7 +11,7 @@ import coregw
 from coregw._core import Cid
 from coregw.store.rocksdb import committer
 from coregw.upkeep import marks
-from upkeep.support import Time, site_on
+from upkeep_site import Time, site_on
 
 pytestmark = pytest.mark.anyio
 

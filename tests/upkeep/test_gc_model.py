@@ -17,7 +17,7 @@ import coregw
 import serving
 from coregw.errors import RootNotFound
 from coregw.upkeep.pins import Pins
-from upkeep.support import Site, Time, site_on
+from upkeep_site import Site, Time, site_on
 
 GRACE = 60
 _TEN_YEARS = 10 * 365 * 86_400.0

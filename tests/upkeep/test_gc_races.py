@@ -16,8 +16,8 @@ from coregw.store import Stored, Table
 from coregw.store.collection import Collection
 from coregw.store.memory import MemoryStore
 from coregw.upkeep.pins import Pins
-from store.worker_support import worker_of
-from upkeep.support import Site, Time, site_on
+from upkeep_site import Site, Time, site_on
+from worker_support import worker_of
 
 pytestmark = pytest.mark.anyio
 

@@ -26,8 +26,8 @@ from coregw.store.rocksdb import CACHE_BYTES, open_store
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family, payload_date
 from coregw.upkeep.heal import restore
+from damage_support import Truth, fill, served
 from gateways import guarded_gateway
-from upkeep.damage_support import Truth, fill, served
 
 Base = tuple[Path, Truth]
 

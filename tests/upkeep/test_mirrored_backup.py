@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from backup_support import largest, restored, silent, verified
 from coregw import payload_cid
 from coregw._core import Cid
 from coregw.engine import Engine
@@ -23,11 +24,10 @@ from coregw.upkeep.backup import BackedUp, Repository, back_up
 from coregw.upkeep.copy import copy_store
 from coregw.upkeep.gc import collect_garbage
 from coregw.upkeep.restore import RestoredStore, refill
+from postgres_support import new_bucket, opened
+from rocksdb_support import flip_bit
 from servers import Bucket, Postgres
-from store.payloads import multihash_of, random_bytes, upload
-from store.postgres_support import new_bucket, opened
-from store.rocksdb_support import flip_bit
-from upkeep.backup_support import largest, restored, silent, verified
+from store_payloads import multihash_of, random_bytes, upload
 from upkeep.test_copy import Failing, assert_same, fill, items
 
 pytestmark = pytest.mark.anyio

@@ -32,8 +32,8 @@ from coregw.tlog.tree import Node
 from coregw.upkeep.file_check import check_database
 from coregw.upkeep.repair import readable, repair_store
 from coregw.upkeep.store_check import check_online, repair_online
-from upkeep.damage_support import fill
-from upkeep.damaged_rows import damage_rows
+from damage_support import fill
+from damaged_rows import damage_rows
 
 pytestmark = pytest.mark.anyio
 

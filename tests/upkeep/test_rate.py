@@ -17,7 +17,7 @@ from coregw.store.rocksdb import open_store
 from coregw.upkeep import file_check
 from coregw.upkeep.file_check import RateLimiter, check_database
 from coregw.upkeep.store_check import check_online
-from upkeep.damage_support import fill
+from damage_support import fill
 
 RATE = 1 << 20
 

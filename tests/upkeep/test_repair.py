@@ -20,8 +20,8 @@ import coregw
 import serving
 from coregw._core import Cid
 from coregw.upkeep.repair import repair_store
-from store.rocksdb_support import killed_with_several_logs
-from upkeep.damage_support import HOWS, KINDS, Served, Truth, fill, harm, served
+from damage_support import HOWS, KINDS, Served, Truth, fill, harm, served
+from rocksdb_support import killed_with_several_logs
 
 SEEDS = int(os.environ.get("COREGW_DAMAGE_SEEDS", "1"))
 CASES = [(kind, how, seed) for kind in KINDS for how in HOWS for seed in range(SEEDS)]

@@ -31,6 +31,6 @@ def test_a_drawing_has_the_leaves_that_the_proof_shows_and_stubs_for_all_others(
 
 
 def test_the_drawing_of_imports_is_that_of_the_package() -> None:
-    """``python tests/import_graph.py`` writes it."""
+    """``python tests/helpers/import_graph.py`` writes it."""
     page = (DOCS / "architecture.md").read_text("utf-8")
     assert f"```\n{drawing('coregw', PYTHON)}```\n" in page

@@ -3,7 +3,7 @@
 A route without a `Description` stops the gateway from starting, so the document is complete. Litestar's own generator
 is not used: to Litestar, request bodies here are bytes, and hot routes do not exist.
 
-The examples are in an order in which they work. ``tests/documented.py`` sends the requests and records the responses; a
+The examples are in an order in which they work. ``tests/helpers/documented.py`` sends the requests and records the responses; a
 test replays them.
 
 Each schema says exactly what msgspec's own schema says. Where several forms of JSON Schema do, this is one of which

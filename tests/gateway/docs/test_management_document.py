@@ -72,7 +72,7 @@ def fits(value: object, schema: dict[str, Any], schemas: dict[str, Any]) -> bool
 
 def test_the_document_is_as_recorded(document: dict[str, Any]) -> None:
     recorded = documented.PINNED_MANAGEMENT.read_text("utf-8")
-    assert outline(document) == recorded, "if the change is intended, run: python tests/documented.py"
+    assert outline(document) == recorded, "if the change is intended, run: python tests/helpers/documented.py"
 
 
 def test_by_tcp_it_is_public_and_the_same(control: httpx2.Client, document: dict[str, Any]) -> None:

@@ -109,7 +109,7 @@ def test_document_lists_all_routes(document: dict[str, Any]) -> None:
 
 def test_document_matches_its_recorded_outline(document: dict[str, Any]) -> None:
     recorded = documented.PINNED.read_text("utf-8")
-    assert outline(document) == recorded, "if the change is intended, run: python tests/documented.py"
+    assert outline(document) == recorded, "if the change is intended, run: python tests/helpers/documented.py"
 
 
 def test_every_reference_resolves(document: dict[str, Any]) -> None:

@@ -12,12 +12,12 @@ import httpx2
 import pytest
 
 import serving
+from admin_support import AUTHORIZATION
 from coregw import payload_cid
 from coregw.errors import ERROR_CODES, Conflict, StorageFull, StoreDamaged, Unauthorized, Unavailable
 from coregw.gateway.http.problems import problem_of
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
-from gateway.routes.admin_support import AUTHORIZATION
 
 if TYPE_CHECKING:
     from litestar.types import HTTPScope

@@ -18,9 +18,9 @@ import pytest
 
 import serving
 from coregw.client import Client, ClientSettings
+from postgres_support import new_bucket, new_schema
 from servers import Bucket, Postgres, free_port
 from static_trees import DEPLOY, nginx_main
-from store.postgres_support import new_bucket, new_schema
 from worker_processes import until
 
 SETTINGS = ClientSettings(backoff_seconds=0.05, backoff_max_seconds=0.2)

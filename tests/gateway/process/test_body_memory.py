@@ -14,7 +14,7 @@ import pytest
 
 import coregw
 import serving
-from gateway.process.large_bodies import (
+from large_bodies import (
     EMPTY,
     MIB,
     LargeBody,

@@ -21,10 +21,10 @@ import serving
 from coregw.errors import InvalidInput
 from coregw.gateway.settings import Settings
 from coregw.store.postgres import open_store
+from damage_support import Truth, fill
+from damaged_rows import Damage, damage_rows
+from postgres_support import new_bucket, new_schema
 from servers import Bucket, Postgres
-from store.postgres_support import new_bucket, new_schema
-from upkeep.damage_support import Truth, fill
-from upkeep.damaged_rows import Damage, damage_rows
 from worker_processes import until, workers_of
 
 Cid = Callable[..., str]

@@ -13,9 +13,9 @@ import pytest
 
 import coregw
 import serving
+from admin_support import AUTHORIZATION, Scope
 from coregw.errors import InvalidInput
 from coregw.gateway.access import AccessToken
-from gateway.routes.admin_support import AUTHORIZATION, Scope
 
 Ask = Callable[..., httpx2.Response]
 Refusal = Callable[[httpx2.Response, int, str], str]

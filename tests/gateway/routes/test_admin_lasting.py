@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 
 import serving
-from gateway.routes.admin_support import Scope
+from admin_support import Scope
 
 Ask = Callable[..., httpx2.Response]
 Refusal = Callable[[httpx2.Response, int, str], str]

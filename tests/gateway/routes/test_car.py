@@ -13,12 +13,12 @@ import pytest
 
 import serving
 from car_files import TYPE, block, cid, frames, header, split
+from car_support import EMPTY, MAP, RAW, build, export, kept, post, put, take
 from coregw import Cid, payload_cid
 from coregw._core import payload_matches
 from coregw.errors import StorageFull
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
-from gateway.routes.car_support import EMPTY, MAP, RAW, build, export, kept, post, put, take
 
 Ask = Callable[..., httpx2.Response]
 

@@ -10,9 +10,9 @@ import pytest
 
 import serving
 from car_files import block, cid, frames, header, split, varint
+from car_support import EMPTY, MAP, RAW, build, export, kept, take
 from coregw import Cid
 from coregw.store.memory import MemoryStore
-from gateway.routes.car_support import EMPTY, MAP, RAW, build, export, kept, take
 
 
 @pytest.fixture(scope="module")

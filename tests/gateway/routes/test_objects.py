@@ -11,10 +11,10 @@ import pytest
 
 import serving
 from car_files import block, cid, frames, header
+from car_support import RAW, post, put
 from coregw._core import Cid, page_links, payload_cid
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
-from gateway.routes.car_support import RAW, post, put
 
 EMPTY_PAYLOAD = bytes.fromhex("01550000")
 PROFILE = "pages.get-batch/v0alpha1"

@@ -10,10 +10,10 @@ import pytest
 
 import serving
 from car_files import block, cid, frames, header
+from car_support import MAP, RAW, put
 from coregw._core import Cid
 from coregw.errors import StoreDamaged
 from coregw.store.memory import MemoryStore
-from gateway.routes.car_support import MAP, RAW, put
 
 MIB = 1 << 20
 EMPTY = bytes.fromhex("01550000")

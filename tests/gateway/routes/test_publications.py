@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 
-from gateway.routes.admin_support import AUTHORIZATION, Scope
+from admin_support import AUTHORIZATION, Scope
 
 Refusal = Callable[[httpx2.Response, int, str], str]
 

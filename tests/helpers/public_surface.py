@@ -1,7 +1,7 @@
 """The interface that docs/versioning.md makes promises about, as an outline: one line per name, option and setting.
 
-As a program, ``python tests/public_surface.py`` records it in ``public_surface.txt``. Review the difference, and
-describe it in the changelog: a line that is removed or changed is a breaking change.
+As a program, ``python tests/helpers/public_surface.py`` records it in ``public_surface.txt``. Review the difference,
+and describe it in the changelog: a line that is removed or changed is a breaking change.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from click import Command, Context, Group, Option
 from coregw.cli.main import cli
 from coregw.gateway.settings import Settings
 
-PINNED = Path(__file__).with_name("public_surface.txt")
-_MAKEFILE = Path(__file__).parent.parent / "Makefile"
+PINNED = Path(__file__).parent.parent / "public_surface.txt"
+_MAKEFILE = Path(__file__).parent.parent.parent / "Makefile"
 _SHOWN = (bool, bytes, float, int, str, tuple, type(None))
 """Types of defaults whose texts are the same in every run."""
 

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ROWS = ROOT / "rust/core/mutants.md"
 CRATES = {"": "core", "folders": "folders", "lanes": "lanes", "ops": "ops"}
 

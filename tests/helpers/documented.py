@@ -1,7 +1,7 @@
 """The operations and examples of an OpenAPI document, as requests that can be sent.
 
-As a program, ``python tests/documented.py`` sends the examples to a new gateway and records the responses and the
-document. Review the difference and commit it.
+As a program, ``python tests/helpers/documented.py`` sends the examples to a new gateway and records the responses and
+the document. Review the difference and commit it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import httpx2
 import serving
 from openapi_outline import outline
 
-EXAMPLES = Path(__file__).parent.parent / "python" / "coregw" / "gateway" / "examples.json"
-PINNED = Path(__file__).parent / "gateway" / "docs" / "openapi.txt"
+EXAMPLES = Path(__file__).parent.parent.parent / "python" / "coregw" / "gateway" / "examples.json"
+PINNED = Path(__file__).parent.parent / "gateway" / "docs" / "openapi.txt"
 PINNED_MANAGEMENT = PINNED.with_name("management.txt")
 
 JSON_LINES = "application/x-ndjson"

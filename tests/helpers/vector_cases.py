@@ -10,7 +10,7 @@ import pytest
 
 import coregw
 
-FOLDER = Path(__file__).parent / "vectors"
+FOLDER = Path(__file__).parent.parent / "vectors"
 
 Case = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Runs pytest with gateways whose stores are in PostgreSQL and a bucket: ``python tests/on_servers.py tests/...``.
+"""Run pytest with gateways on PostgreSQL and a bucket: ``python tests/helpers/on_servers.py tests/...``.
 
 Each data directory of a test stands for a schema of one database (`serving.begin`).
 """
@@ -19,7 +19,7 @@ def main() -> int:
         variables = {"COREGW_TEST_DATABASE": database.url, "COREGW_TEST_BUCKET": s3.url}
         command = [sys.executable, "-m", "pytest", *sys.argv[1:]]
         return subprocess.run(
-            command, env=os.environ | variables, cwd=Path(__file__).parent.parent, check=False
+            command, env=os.environ | variables, cwd=Path(__file__).parent.parent.parent, check=False
         ).returncode
 
 

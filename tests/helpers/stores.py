@@ -9,7 +9,7 @@ from pathlib import Path
 from coregw.store import Store
 from coregw.store.memory import MemoryStore
 from coregw.store.rocksdb import open_store
-from store.worker_support import shared, worker_of
+from worker_support import shared, worker_of
 
 KINDS = ["memory", "rocksdb", "worker", "worker without SSTs"]
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from coregw import Cid, encode_key, payload_cid
 
-VECTORS: Final = Path(__file__).parent / "vectors" / "pages.json"
+VECTORS: Final = Path(__file__).parent.parent / "vectors" / "pages.json"
 PAGE_BYTES: Final = 8192
 TINY_BYTES: Final = 200
 

@@ -14,7 +14,7 @@ import tempfile
 import venv
 from pathlib import Path
 
-TOP = Path(__file__).parent.parent
+TOP = Path(__file__).parent.parent.parent
 PLACE = TOP / "target" / "wheel"
 
 USE = """

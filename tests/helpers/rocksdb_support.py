@@ -16,7 +16,7 @@ from coregw.store.rocksdb import CACHE_BYTES, RocksStore
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.mark import MARK
-from store.payloads import multihash_of, read
+from store_payloads import multihash_of, read
 
 PRELUDE = """
 import asyncio, os, random, signal, sys
@@ -24,8 +24,8 @@ from datetime import UTC, datetime
 from coregw.engine.publications import RecordTable
 from coregw.store import CHUNK_BYTES, Table
 from coregw.store.rocksdb import open_store
-from store.payloads import multihash_of, upload
-from store.rocksdb_support import put_pages, put_roots
+from store_payloads import multihash_of, upload
+from rocksdb_support import put_pages, put_roots
 
 def say(*words):
     print(*words, flush=True)
@@ -34,14 +34,14 @@ def die():
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
-_TESTS = Path(__file__).parent.parent
+_HELPERS = Path(__file__).parent
 
 
 def start(path: Path, main: str) -> subprocess.Popen[str]:
     """Start a process that runs ``async def main(path)`` with the given body, after `PRELUDE`."""
     body = textwrap.indent(textwrap.dedent(main).strip(), "    ")
     script = f"{PRELUDE}\nasync def main(path):\n{body}\n\nasyncio.run(main(sys.argv[1]))\n"
-    return subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, text=True, cwd=_TESTS)
+    return subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, text=True, cwd=_HELPERS)
 
 
 def run_until_dead(path: Path, main: str) -> list[str]:

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-VECTORS = Path(__file__).parent / "vectors" / "folders.json"
+VECTORS = Path(__file__).parent.parent / "vectors" / "folders.json"
 MAP_HEAD = bytes.fromhex("01 90 e2 c0 01 12 20")
 
 

@@ -23,7 +23,7 @@ from coregw.client import Client, ClientSettings
 from coregw.client.static.check import CheckedTree, check_static
 from coregw.client.static.export import Exported, export_static
 
-DEPLOY = Path(__file__).parent.parent / "deploy"
+DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 NGINX = os.environ.get("COREGW_TEST_NGINX") or shutil.which("nginx")
 
 needs_nginx = pytest.mark.skipif(NGINX is None, reason="nginx is not installed (COREGW_TEST_NGINX names it)")

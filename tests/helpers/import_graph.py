@@ -3,7 +3,7 @@
 A node is a module, which is a file; an edge goes to the module that defines the imported name, so that a name taken
 through a re-export counts as taken from where it is defined. Imports inside functions and for type checking count.
 
-``python tests/import_graph.py`` writes the drawing of the package's imports into docs/architecture.md.
+``python tests/helpers/import_graph.py`` writes the drawing of the package's imports into docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ def _without_tests(tokens: list[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    top = Path(__file__).parent.parent
+    top = Path(__file__).parent.parent.parent
     page = top / "docs" / "architecture.md"
     drawn = drawing("coregw", python_graph(top / "python" / "coregw"))
     shown = re.compile(r"(?<=^```\n)  __main__ .*?(?=^```$)", re.MULTILINE | re.DOTALL)

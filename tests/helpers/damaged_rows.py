@@ -8,7 +8,7 @@ from typing import NamedTuple
 from coregw._core import Cid
 from coregw.store import CHUNK_BYTES, Stored, Table
 from coregw.store.collection import CollectableStore, collect_in_turn
-from upkeep.damage_support import Truth
+from damage_support import Truth
 
 
 class Damage(NamedTuple):

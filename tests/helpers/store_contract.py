@@ -14,7 +14,7 @@ import pytest
 from coregw.errors import InvalidInput, PayloadNotFound, RootNotFound, StorageFull, Unavailable
 from coregw.store import CHUNK_BYTES, Store, Stored, Table
 from coregw.store.collection import CollectableStore
-from store.payloads import multihash_of, random_bytes, read, upload
+from store_payloads import multihash_of, random_bytes, read, upload
 
 A, B, C = (bytes([i]) * 32 for i in range(3))
 PAGES, ROOTS, RECORDS = Table.PAGES, Table.ROOTS, Table.RECORDS

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-HOME = Path(__file__).parent.parent
+HOME = Path(__file__).parent.parent.parent
 BIN = Path(sys.executable).parent
 SECONDS = 300
 

@@ -10,7 +10,7 @@ import inspect
 from pathlib import Path
 from types import ModuleType
 
-STUB = Path(__file__).parent.parent / "python" / "coregw" / "_core.pyi"
+STUB = Path(__file__).parent.parent.parent / "python" / "coregw" / "_core.pyi"
 
 
 def documented(stub: str, extension: ModuleType) -> str:
