@@ -32,6 +32,6 @@ async def test_a_block_that_was_read_for_its_links_is_not_read_again(size: int) 
     cid = Cid(coregw.payload_cid(data, "dag-cbor"))
     await engine.payloads.put(chunks(data), "dag-cbor", "sha2-256")
     found = await engine.payloads.find_block(cid)
-    assert await engine.payloads.one_block(cid, found, "block") == found
-    assert await engine.payloads.one_block(cid, found, "all") == (data if len(data) <= CHUNK_BYTES else found)
+    assert await engine.payloads.one_block(cid, found, "block") == (found, None)
+    assert await engine.payloads.one_block(cid, found, "all") == (data if len(data) <= CHUNK_BYTES else found, None)
     await engine.close()

@@ -5,7 +5,8 @@ Caches may keep what is returned here forever, so every object is compared with 
 ```
 dag-pb block (protobuf)           UnixFS data (protobuf)
   field 2: a link, repeated         field 1: the type of the node
-  field 1: UnixFS data
+  field 1: UnixFS data              field 2: the bytes of a file
+                                    field 3: the size of a file
 ```
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, cast
 
 import msgspec
 
@@ -33,6 +34,7 @@ __all__ = [
     "ObjectChecks",
     "Objects",
     "Scope",
+    "entity_size",
     "is_one_block",
     "page_digest",
     "top_block",
@@ -229,6 +231,8 @@ RAW_CODEC: Final = 0x55
 _DAG_PB: Final = 0x70
 
 _DIRECTORY: Final = 1
+_FILES: Final = (0, 2)
+"""The types of UnixFS nodes that are bytes: part of a file, and a file."""
 
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 
@@ -269,6 +273,29 @@ def _is_one_unixfs_block(block: bytes, scope: Scope) -> bool:
     except ValueError:
         return False
     return scope == "entity" and kind == _DIRECTORY
+
+
+def entity_size(cid: Cid, block: bytes) -> int | None:
+    """Return how many bytes the entity that is one block has: a payload of codec raw, or a UnixFS file. O(size).
+
+    None if the entity is not bytes, or its size is not known.
+
+    Args:
+        cid: The CID of the block.
+        block: The block, for whose scope ``entity`` `is_one_block` is true.
+    """
+    if cid.codec == RAW_CODEC:
+        return len(block)
+    if cid.codec != _DAG_PB:
+        return None
+    try:
+        members = dict(_fields(cast("bytes", dict(_fields(block)).get(1, b""))))
+    except ValueError:
+        return None
+    data = members.get(2, b"")
+    if members.get(1) not in _FILES or isinstance(data, int) or members.get(3, len(data)) != len(data):
+        return None
+    return len(data)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:

@@ -12,13 +12,13 @@ from typing import Final, NamedTuple
 
 from coregw._core import Cid, PayloadHasher, read_cids, read_has_batch, read_varint
 from coregw.engine.driver import Driver
-from coregw.engine.objects import MAX_BLOCK_BYTES, RAW_CODEC, Scope, is_one_block, top_block
+from coregw.engine.objects import MAX_BLOCK_BYTES, RAW_CODEC, Scope, entity_size, is_one_block, top_block
 from coregw.errors import PayloadNotFound, RootNotFound, StoreDamaged
 from coregw.messages import encode
 from coregw.messages.payloads import HasBatchResult, Presence
 from coregw.store import CHUNK_BYTES, Store, Stored, Table
 
-__all__ = ["Payloads", "StoredPayload"]
+__all__ = ["OneBlock", "Payloads", "StoredPayload"]
 
 CONCURRENT_LOOK_UPS: Final = 4096
 """The number of payloads that are looked up, and dated again, at once."""
@@ -38,6 +38,18 @@ class StoredPayload(NamedTuple):
     cid: str
     multihash: bytes
     size: int
+
+
+class OneBlock(NamedTuple):
+    """A block that is all that an IPFS client requests.
+
+    Attributes:
+        content: The block, or where it is.
+        entity_size: How many bytes the entity has that the block is; None if it is not bytes, or that is not known.
+    """
+
+    content: StoredPayload | bytes
+    entity_size: int | None
 
 
 class Payloads:
@@ -171,7 +183,7 @@ class Payloads:
             raise StoreDamaged(f"the page of the held root {cid.text} is missing")
         raise RootNotFound(f"the store holds no root or page {cid.text}")
 
-    async def one_block(self, cid: Cid, block: StoredPayload | bytes, scope: Scope) -> StoredPayload | bytes | None:
+    async def one_block(self, cid: Cid, block: StoredPayload | bytes, scope: Scope) -> OneBlock | None:
         """Return the block if it is all that an IPFS client requests, as `find_block` found it or its bytes; else None.
 
         None also if that is not known. Reads the block if that may depend on its links; then it is returned as bytes,
@@ -182,14 +194,17 @@ class Payloads:
         """
         data = block
         if isinstance(data, StoredPayload):
-            if scope == "block" or cid.codec == RAW_CODEC:
-                return block
+            if cid.codec == RAW_CODEC:
+                return OneBlock(block, data.size)
+            if scope == "block":
+                return OneBlock(block, None)
             if data.size > MAX_BLOCK_BYTES:
                 return None
             data = b"".join([chunk async for chunk in self.read(data, 0, data.size)])
         if not is_one_block(cid, data, scope):
             return None
-        return data if len(data) <= CHUNK_BYTES else block
+        size = None if scope == "block" else entity_size(cid, data)
+        return OneBlock(data if len(data) <= CHUNK_BYTES else block, size)
 
     def read(self, payload: StoredPayload, start: int, end: int) -> AsyncIterator[bytes]:
         """Read the bytes `start` to `end` (exclusive) of a payload, in chunks of at most 1 MiB.

@@ -3,8 +3,8 @@
 A route without a `Description` stops the gateway from starting, so the document is complete. Litestar's own generator
 is not used: to Litestar, request bodies here are bytes, and hot routes do not exist.
 
-The examples are in an order in which they work. ``tests/helpers/documented.py`` sends the requests and records the responses; a
-test replays them.
+The examples are in an order in which they work. ``tests/helpers/documented.py`` sends the requests and records the
+responses; a test replays them.
 
 Each schema says exactly what msgspec's own schema says. Where several forms of JSON Schema do, this is one of which
 common generators make code that compiles: some fail on a union with null, on a property whose name has no letters, or

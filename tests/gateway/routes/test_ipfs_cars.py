@@ -75,3 +75,32 @@ def test_a_car_has_the_block_if_that_is_all(client: httpx2.Client, codec: str, d
     assert (by_default.status_code == 200) == ("all" in scopes)
     of_bytes = client.head(f"/ipfs/{cid}", params={"format": "car", "entity-bytes": "0:*", "car-dups": "y"})
     assert (of_bytes.status_code == 200) == ("entity" in scopes)
+
+
+def test_entity_bytes_outside_of_a_file_of_one_block_are_a_bad_request(client: httpx2.Client) -> None:
+    five = FILE + b"\x12\x05hello"
+    cases = [  # the UnixFS node, and for each range the status
+        (five + b"\x18\x05", {"0:*": 200, "4:99": 200, "-9:0": 200, "5:*": 400, "-9:-6": 400}),
+        (five, {"4:4": 200, "5:9": 400}),  # its size is not recorded
+        (b"\x08\x00" + five[2:], {"4:4": 200, "5:9": 400}),  # raw bytes
+        (FILE, {"0:*": 200, "0:0": 400}),
+        (five + b"\x18\x09", {"7:8": 200}),  # another size is recorded, so it is not known
+        (FOLDER, {"7:8": 200, "8:7": 400}),  # not bytes
+        (b"\x08\x04" + five[2:], {"7:8": 200}),  # a symbolic link
+    ]
+    wrong = []
+    for node, ranges in cases:
+        block = dag_pb(node)
+        cid = client.post("/v1/cas", params={"codec": "dag-pb"}, content=block).json()["cid"]
+        for asked, status in ranges.items():
+            answer = client.get(f"/ipfs/{cid}", params={"format": "car", "entity-bytes": asked})
+            if answer.status_code != status or (status == 400 and "entity-bytes" not in answer.json()["message"]):
+                wrong.append((node, asked, answer.status_code))
+    assert wrong == []
+
+
+def test_entity_bytes_are_ignored_for_a_map(client: httpx2.Client) -> None:
+    root = client.post("/v1/roots", json={"arcs": {"a": "bafkqaaa"}}).json()["root"]
+    answer = client.get(f"/ipfs/{root}", params={"format": "car", "entity-bytes": "1000000:*"})
+    plain = client.get(f"/ipfs/{root}", params={"format": "car", "dag-scope": "entity"})
+    assert (answer.status_code, answer.content) == (200, plain.content)

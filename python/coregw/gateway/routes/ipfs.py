@@ -201,12 +201,14 @@ class _Car(NamedTuple):
         scope = self._scope()
         payloads = gateway.engine.payloads
         async with gateway.chunk_reads:
-            content = await payloads.one_block(self.cid, self.content, scope)
-        if content is None:
+            found = await payloads.one_block(self.cid, self.content, scope)
+        if found is None:
             raise InvalidInput(
                 f"dag-scope {scope} of {self.cid.text} may be more than one block; request its blocks with format=raw"
             )
-        asked = self.query.get("entity-bytes")
+        content, asked = found.content, self.query.get("entity-bytes")
+        if asked is not None:  # the part that it names is in the one block
+            entity_bytes(asked, found.entity_size)
         etag = f'"{self.cid.text}.car.{scope}{"" if asked is None else f".{asked}"}"'
         headers = {"ETag": etag, "Cache-Control": IMMUTABLE, "Accept-Ranges": "none", **self.headers}
         if (unmet := conditional(request.scope, etag, headers)) is not None:
@@ -225,8 +227,8 @@ class _Car(NamedTuple):
             if (given := self.query.get(name)) is not None and given not in allowed:
                 raise InvalidInput(f"query parameter {name!r} is {given!r:.100}, expected {' or '.join(allowed)}")
         asked = self.query.get("entity-bytes")
-        if asked is not None:  # the part that it names is in the one block
-            entity_bytes(asked, _size(self.content) if self.cid.codec == RAW_CODEC else None)
+        if asked is not None:
+            entity_bytes(asked, None)  # refuses what is malformed before anything is read
         return cast("Scope", self.query.get("dag-scope", "all" if asked is None else "entity"))
 
 
