@@ -7,6 +7,7 @@ the gateway. Leaves nothing behind, and exits with code 1 if any check fails. Fo
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -25,7 +26,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import anyio
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -95,7 +95,7 @@ def _run(console: Console, top: Path) -> None:
             gateway = Gateway(Path(scratch))
         try:
             _done(console, "started", f"a gateway on RocksDB, {gateway.url}")
-            added = anyio.run(_add, console, gateway.url, found, report)
+            added = asyncio.run(_add(console, gateway.url, found, report))
             with Client(gateway.url) as client:
                 _resolve_all(console, client, added, report)
                 _verify_again(console, added, report)

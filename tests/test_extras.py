@@ -269,7 +269,7 @@ def test_a_module_without_its_extra_names_it(bare_python: Path) -> None:
         ("rocksdict", "cli", "server"),
         ("msgspec.structs", "server", "server"),
         ("pycurl", "fsspec", "fsspec"),
-        ("anyio", "s3", "s3"),
+        ("msgspec", "s3", "s3"),
         ("opentelemetry.sdk", "server", "otel"),
     ],
 )

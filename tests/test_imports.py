@@ -56,7 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "bench": {"", "client", "errors", "extras"},
     "cli": {
-        *("bench", "building", "durability"),
+        *("bench", "building", "concurrency", "durability"),
         *("", "_core", "client", "errors", "extras", "folders", "gateway", "messages", "plants", "store", "text"),
         *("tlog", "trust", "upkeep"),
     },

@@ -5,12 +5,12 @@ The values here are never changed. A test that fails means that roots or proofs 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
 from pathlib import Path
 
-import anyio
 import pytest
 
 import coregw
@@ -90,7 +90,7 @@ def test_a_car_and_a_static_tree_keep_their_bytes(tmp_path: Path) -> None:
     with honest_gateway(tmp_path / "data") as address, coregw.Client(address) as client:
         root = client.add(made, use_cache=False).root
         client.export_car(root, car, payloads=True)
-        anyio.run(export_static, address, root, static)
+        asyncio.run(export_static(address, root, static))
     files = sorted(path for path in static.rglob("*") if path.is_file())
     listed = [[path.relative_to(static).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()] for path in files]
     assert {car.name: hashlib.sha256(car.read_bytes()).hexdigest(), static.name: digest(listed)} == FILES

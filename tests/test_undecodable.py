@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from pathlib import Path
 
-import anyio
 import pytest
 
 from coregw.engine.records import decode_record
@@ -38,7 +38,7 @@ def test_json_that_does_not_decode(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / MARKER).write_bytes(content)
     with pytest.raises((StoreDamaged, Unavailable), match=MARKER):
-        anyio.run(open_store, tmp_path / "store")
+        asyncio.run(open_store(tmp_path / "store"))
 
 
 @pytest.mark.parametrize("row", MSGPACK)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import weakref
 from contextvars import ContextVar
 from typing import Any
 
 import pytest
 
-from coregw.concurrency import result_of
+from coregw.concurrency import EventLoopThread, finish, result_of
 
 pytestmark = pytest.mark.anyio
 
@@ -107,3 +108,50 @@ async def test_what_a_failed_call_used_is_freed_without_the_collector() -> None:
         assert alive() is None
     finally:
         gc.enable()
+
+
+async def test_a_call_has_ended_when_a_task_that_is_cancelled_twice_raises() -> None:
+    event = asyncio.Event()
+    stops = []
+    call = asyncio.ensure_future(_fail(event))
+    waiting = asyncio.ensure_future(finish(call, lambda: stops.append(call.done())))
+    for _ in range(2):
+        await asyncio.sleep(0)
+        waiting.cancel()
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    event.set()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert call.done()
+    assert stops == [False]
+
+
+def test_an_event_loop_thread_returns_raises_and_cancels() -> None:
+    cancelled = []
+
+    async def endless() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(threading.current_thread().name)
+            raise
+
+    async def begin() -> asyncio.Task[None]:
+        task = asyncio.create_task(endless())
+        await asyncio.sleep(0)
+        return task
+
+    async def fail() -> None:
+        raise ValueError("as it should")
+
+    with EventLoopThread() as thread:
+        assert thread.call(asyncio.sleep(0, 7)) == 7
+        with pytest.raises(ValueError, match="as it should"):
+            thread.call(fail())
+        task = thread.call(begin())
+        assert task.get_loop() is thread.loop
+    thread.close()
+    assert cancelled == ["coregw-loop"]
+    assert task.cancelled()
+    assert thread.loop.is_closed()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import multiprocessing
 import os
@@ -19,7 +20,6 @@ from itertools import islice
 from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
-import anyio
 import msgspec
 
 from coregw import Map, __version__, payload_cid, verify_key, verify_key_many, verify_keys
@@ -365,7 +365,7 @@ def service_figures(
     batch = [*keys[:BATCH]]
     times = timed(lambda _: client.resolve_many(root, batch), seconds)
     yield _figure(f"resolve {len(batch):,} {'key' if len(batch) == 1 else 'keys'} at once", times, len(batch))
-    yield anyio.run(_many_tasks, open_async, root, keys, seconds)
+    yield asyncio.run(_many_tasks(open_async, root, keys, seconds))
 
 
 def _figure(name: str, times: Sequence[int], count: int) -> Figure:
@@ -386,9 +386,9 @@ async def _many_tasks(open_client: Callable[[], AsyncClient], root: str, keys: S
                 times.append(int((perf_counter() - begin) * 1e9))
                 i += TASKS
 
-        async with anyio.create_task_group() as tasks:
+        async with asyncio.TaskGroup() as tasks:
             for first in range(TASKS):
-                tasks.start_soon(look_up, first)
+                tasks.create_task(look_up(first))
         elapsed = perf_counter() - start
     return Figure(
         name=f"resolve in {TASKS} tasks",

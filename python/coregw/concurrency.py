@@ -1,16 +1,16 @@
-"""Waiting for calls of several tasks, work in threads, and bounded concurrency, by asyncio alone."""
+"""Waiting for calls of several tasks, work in threads, event loops in threads, and bounded concurrency."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any, Self, TypeVar, TypeVarTuple
 
-__all__ = ["Check", "finish", "for_each", "in_stoppable_thread", "in_thread", "result_of"]
+__all__ = ["Check", "EventLoopThread", "finish", "for_each", "in_stoppable_thread", "in_thread", "result_of"]
 
 T = TypeVar("T")
 
@@ -31,18 +31,20 @@ async def result_of(call: asyncio.Future[T]) -> T:
         del call  # its exception refers to this frame: as a cycle, they would keep what the call used
 
 
-async def finish(call: asyncio.Future[T], stop: Callable[[], None] = lambda: None) -> T:
+async def finish(call: asyncio.Future[T], stop: Callable[[], object] = lambda: None) -> T:
     """Return the result of a call. If this is cancelled, it stops the call, and raises when that has ended.
 
     Args:
         call: The call, which a cancellation does not reach.
-        stop: Called after a cancellation: makes the call end early.
+        stop: Called after the first cancellation: makes the call end early.
     """
     try:
         return await result_of(call)
     except asyncio.CancelledError:
         stop()
-        await asyncio.wait([call])
+        while not call.done():
+            with suppress(asyncio.CancelledError):  # a further one; the first is raised in the end
+                await asyncio.wait([call])
         raise
     finally:
         del call  # as in `result_of`
@@ -60,23 +62,9 @@ Check = Callable[[int], object]
 """Called again and again by long work, with what it has done since the last call; ends it by an exception."""
 
 
-async def in_thread(work: Callable[[*Ts], T], *args: *Ts, stop: Callable[[], None] = lambda: None) -> T:
-    """Return ``work(*args)`` from a thread. If this is cancelled, it waits for the call to return first.
-
-    Args:
-        work: What to call.
-        args: Its arguments.
-        stop: Called after a cancellation: makes the call return early.
-    """
-    call = asyncio.get_running_loop().run_in_executor(None, partial(work, *args))
-    try:
-        return await result_of(call)
-    except asyncio.CancelledError:
-        stop()
-        while not call.done():
-            with suppress(asyncio.CancelledError):  # once more; it is raised in the end
-                await asyncio.wait([call])
-        raise
+async def in_thread(work: Callable[[*Ts], T], *args: *Ts, stop: Callable[[], object] = lambda: None) -> T:
+    """Return ``work(*args)`` from a thread; if this is cancelled, as `finish`."""
+    return await finish(asyncio.get_running_loop().run_in_executor(None, partial(work, *args)), stop)
 
 
 async def in_stoppable_thread(work: Callable[[*Ts, Check], T], *args: *Ts) -> T:
@@ -116,3 +104,47 @@ def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
     return first
+
+
+class EventLoopThread:
+    """An event loop in a thread of its own, for code without one. A context manager, which calls `close`.
+
+    It is a daemon thread: a program that forgets to close it can end.
+
+    Attributes:
+        loop: The event loop.
+    """
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._end: asyncio.Future[None] = self.loop.create_future()
+        self._thread = threading.Thread(target=self._run, name="coregw-loop", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def call(self, call: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a coroutine, which runs in the event loop; an exception here, as by ^C, cancels it."""
+        future = asyncio.run_coroutine_threadsafe(call, self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Cancel what still runs, and end the thread. Idempotent."""
+        with suppress(RuntimeError):  # the loop is closed already
+            self.loop.call_soon_threadsafe(self._end.cancel)
+        self._thread.join()
+
+    def _run(self) -> None:
+        async def wait() -> None:
+            await asyncio.wait([self._end])
+
+        with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
+            runner.run(wait())

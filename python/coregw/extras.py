@@ -9,11 +9,11 @@ __all__ = ["EXTRAS", "MissingExtraError", "UnsupportedPlatformError", "missing_e
 _UNIX_MODULES: Final = frozenset({"fcntl", "grp", "pwd", "resource", "syslog", "termios", "tty"})
 
 EXTRAS: Final = {
-    "client": ("anyio", "filelock", "msgspec", "platformdirs", "pycurl"),
+    "client": ("filelock", "msgspec", "platformdirs", "pycurl"),
     "log": ("cryptography",),
     "cli": ("click", "rich", "rich_click"),
     "server": (
-        *("anyio", "click", "google_crc32c", "httptools", "litestar", "lz4", "msgspec", "prometheus_client", "rich"),
+        *("click", "google_crc32c", "httptools", "litestar", "lz4", "msgspec", "prometheus_client", "rich"),
         *("rich_click", "rocksdict", "uvicorn", "uvloop", "xxhash"),
     ),
     "otel": ("opentelemetry",),

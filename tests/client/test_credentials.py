@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import traceback
 
-import anyio
 import pytest
 
 import coregw
@@ -32,7 +32,7 @@ def failing(url: str) -> list[CoregwError]:
         assert "hunter2" not in f"{client!r}{client.base_url}{client.settings!r}"
         with pytest.raises(CoregwError) as raised:
             client.get_payload(CID)
-    return [raised.value, anyio.run(asynchronous)]
+    return [raised.value, asyncio.run(asynchronous())]
 
 
 def shown(error: CoregwError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import socket
@@ -243,7 +244,7 @@ def test_a_gateway_dies_between_and_during_look_ups(gateway: str, kind: str) -> 
 
     with dying(gateway, 100_000) as urls:
         if kind == "asyncio":
-            assert anyio.run(concurrently, urls) == list(arcs.values())
+            assert asyncio.run(concurrently(urls)) == list(arcs.values())
         else:
             with Client(urls) as client:
                 assert [client.resolve(root, path) for path in arcs] == list(arcs.values())
@@ -260,7 +261,7 @@ def test_a_gateway_with_another_store_gets_everything(gateway: str, folder: Path
     (folder / "larger").write_bytes(os.urandom(12 << 20))  # 4 MiB are in flight three times
     with honest_gateway(tmp_path / "other") as other, honest_gateway(tmp_path / "one") as one:
         with front(one, 14_000_000) as first:
-            added = anyio.run(add, [first.url, other])
+            added = asyncio.run(add([first.url, other]))
             assert first.is_dead
         with Client(other) as client:
             assert client.is_complete(added.root)

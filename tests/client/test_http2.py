@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import anyio
 import hypercorn.asyncio
 import pytest
 from hypercorn.config import Config
@@ -134,5 +133,5 @@ def test_tasks_share_connections(server: Server) -> None:
             root = await client.create_root(ARCS)
             return await asyncio.gather(*(client.resolve(root, path) for path in ARCS))
 
-    assert anyio.run(resolve_all) == list(ARCS.values())
+    assert asyncio.run(resolve_all()) == list(ARCS.values())
     assert len(server.connections) == 1

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
-import anyio
 import pytest
 
 from coregw import Cid, payload_cid
@@ -238,7 +237,7 @@ def test_a_destination_that_gives_up_looking_still_has_a_base(source: str, desti
 
 def test_a_static_tree_is_a_source(source: str, held: Sample, destination: str, tmp_path: Path) -> None:
     for root in (held.root, held.changed):
-        anyio.run(export_static, source, root, tmp_path / "tree")
+        asyncio.run(export_static(source, root, tmp_path / "tree"))
     with python_server(tmp_path / "tree") as url:
         assert copy(url, destination, held.root).payloads == 301
         done = copy(url, destination, held.changed)
@@ -256,7 +255,7 @@ def test_a_static_tree_sends_only_the_pages_that_are_new(source: str, destinatio
         before, after = client.build(arcs), client.build(arcs | dict.fromkeys(changes, two))
     sizes = []
     for root in (before, after):
-        anyio.run(partial(export_static, source, root, tmp_path / "tree", payloads=False))
+        asyncio.run(export_static(source, root, tmp_path / "tree", payloads=False))
         sizes.append(
             sum(file.stat().st_size for file in (tmp_path / "tree" / "v1" / "pages").rglob("*") if file.is_file())
         )
@@ -278,7 +277,7 @@ def test_the_asyncio_client_copies_too_and_long_answers_are_streamed(
         async with AsyncClient(source, SETTINGS) as a, AsyncClient(destination, SETTINGS) as b:
             return await a.mirror(held.folder, b, progress=moved.append)
 
-    assert anyio.run(run).root == held.folder
+    assert asyncio.run(run()).root == held.folder
     assert sum(moved) > 700_000
     with Client(destination, SETTINGS) as client:
         assert client.is_complete(held.folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import pickle
@@ -306,7 +307,7 @@ def test_a_file_is_read_after_a_fork(client: Client, roots: Roots) -> None:
 
 
 def test_a_file_of_a_static_tree_is_read(gateway: str, roots: Roots, tmp_path: Path) -> None:
-    anyio.run(export_static, gateway, roots.folder, tmp_path / "tree")
+    asyncio.run(export_static(gateway, roots.folder, tmp_path / "tree"))
     with (
         python_server(tmp_path / "tree") as address,
         Client(address) as client,
@@ -349,4 +350,4 @@ def test_an_asynchronous_file_is_like_one_in_memory(gateway: str, roots: Roots) 
             with pytest.raises(CoregwError):
                 await client.open(roots.folder, "absent")
 
-    anyio.run(use)
+    asyncio.run(use())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import signal
@@ -14,7 +15,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 import coregw
@@ -43,7 +43,7 @@ def restore(gateway: str) -> Restore:
             async with AsyncClient(options.pop("url", gateway)) as client:
                 return await restore_folder(client, root, destination, **options)
 
-        return anyio.run(run)
+        return asyncio.run(run())
 
     return call
 
@@ -121,7 +121,7 @@ def test_the_attributes_of_paths_that_share_a_record_are_one_object(gateway: str
         async with AsyncClient(gateway) as client:
             return await list_folder(client, coregw.Cid(root))
 
-    found = [entry.attributes for entry in anyio.run(listed)]
+    found = [entry.attributes for entry in asyncio.run(listed())]
     assert all(each is found[0] for each in found)
 
 
@@ -257,12 +257,12 @@ def test_elements_that_no_size_explains_are_an_error(
             return await restore_folder(opened, root, tmp_path / "out")
 
     with pytest.raises(TooLarge, match="has more than 1,000 elements for 8,192 bytes"):
-        anyio.run(run, tree({"f": doubled(client, b"x", 13)}))
+        asyncio.run(run(tree({"f": doubled(client, b"x", 13)})))
     shared = doubled(client, b"x", 8)
     with pytest.raises(TooLarge, match="f3: the tree has more elements of lists than its 1,024 bytes explain"):
-        anyio.run(run, tree({f"f{number}": shared for number in range(5)}))
+        asyncio.run(run(tree({f"f{number}": shared for number in range(5)})))
     assert names(tmp_path) == []
-    assert anyio.run(run, tree({"f": doubled(client, b"x" * 20_000, 10)})).bytes == 20_000 << 10
+    assert asyncio.run(run(tree({"f": doubled(client, b"x" * 20_000, 10)}))).bytes == 20_000 << 10
 
 
 # Depth
@@ -366,8 +366,8 @@ def test_entries_below_many_folders_count_for_their_paths(gateway: str, client: 
             return await restore_folder(opened, root, tmp_path / "out")
 
     with pytest.raises(TooLarge, match="more than 2000 entries"):
-        anyio.run(run, 2_000)
-    assert anyio.run(run, 2_200).files == 50
+        asyncio.run(run(2_000))
+    assert asyncio.run(run(2_200)).files == 50
 
 
 # Links
@@ -452,7 +452,7 @@ def planned(gateway: str, root: str, out: Path) -> RestorePlan:
         async with AsyncClient(gateway) as client:
             return await plan_restore(client, root, out)
 
-    return anyio.run(run)
+    return asyncio.run(run())
 
 
 @pytest.mark.parametrize("there", ["repository", "worktree", "upper case"])
@@ -565,7 +565,7 @@ def test_the_elements_of_lists_that_are_requested_together_count_together(
             await restore_folder(limited, root, tmp_path / "out", in_place=True)
 
     with pytest.raises(TooLarge, match="elements"):
-        anyio.run(get)
+        asyncio.run(get())
     assert names(tmp_path / "out") == []
 
 

@@ -15,7 +15,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from coregw import encode_attributes
@@ -37,7 +36,7 @@ def restore(gateway: str, root: str, destination: Path, **options: Any) -> Resto
         async with AsyncClient(gateway) as client:
             return await restore_folder(client, root, destination, **options)
 
-    return anyio.run(run)
+    return asyncio.run(run())
 
 
 def content(folder: Path) -> dict[str, bytes | None]:
@@ -342,7 +341,7 @@ def test_the_blocking_client_restores_too(
     async def call() -> Restored:
         return client.get(root, tmp_path / "out", progress=advanced.append)
 
-    done = anyio.run(call) if in_a_loop else client.get(root, tmp_path / "out", progress=advanced.append)
+    done = asyncio.run(call()) if in_a_loop else client.get(root, tmp_path / "out", progress=advanced.append)
     size = sum(map(len, FILES.values()))
     assert done == Restored(5, size)
     assert sum(advanced) == size

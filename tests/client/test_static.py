@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import signal
 from collections.abc import Callable, Iterator
@@ -10,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import anyio
 import httpx2
 import pytest
 
@@ -183,7 +183,7 @@ def test_the_asynchronous_client_reads_a_static_tree(trees: Trees, tmp_path: Pat
             ]
 
     with python_server(trees.top) as url:
-        assert anyio.run(read, url) == anyio.run(read, trees.gateway)
+        assert asyncio.run(read(url)) == asyncio.run(read(trees.gateway))
 
 
 def test_a_static_tree_takes_no_writes(trees: Trees, tmp_path: Path) -> None:

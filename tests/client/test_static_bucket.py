@@ -54,11 +54,11 @@ def at(s3: Bucket, prefix: str) -> str:
 
 
 def export(source: str, root: str, place: str | Path, **options: object) -> Exported:
-    return anyio.run(partial(export_static, settings=SETTINGS, **options), source, root, place)
+    return asyncio.run(export_static(source, root, place, settings=SETTINGS, **options))
 
 
 def check(place: str) -> CheckedTree:
-    return anyio.run(check_static, place)
+    return asyncio.run(check_static(place))
 
 
 def change(place: str, path: str, content: bytes | None) -> None:
@@ -165,7 +165,7 @@ def test_nothing_small_is_read_beyond_what_it_may_have(s3: Bucket) -> None:
     for path, size in (("/v1/pages/huge", 9 << 20), ("/v1/pages/most", MAX_SMALL_BYTES), ("/v1/pages/none", 0)):
         change(place, path, bytes(size))
     names = ["/v1/pages/huge", "/v1/pages/most", "/v1/pages/none", "/v1/pages/absent"]
-    found = anyio.run(StaticBucket(place).read, names)
+    found = asyncio.run(StaticBucket(place).read(names))
     assert [None if each is None else len(each) for each in found] == [MAX_SMALL_BYTES + 1, MAX_SMALL_BYTES, 0, None]
 
 
@@ -266,7 +266,7 @@ def test_nothing_is_written_after_a_cancelled_call(s3: Bucket) -> None:
             group.cancel_scope.cancel()
         return file.reads
 
-    ended = anyio.run(cancel)
+    ended = asyncio.run(cancel())
     assert ended < 50
     time.sleep(0.2)
     assert file.reads == ended

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import shutil
@@ -13,7 +14,6 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import anyio
 import pytest
 
 import coregw
@@ -242,5 +242,5 @@ def test_a_forked_child_leaves_an_asynchronous_client_alone(authority: Authority
             assert await client.get_payload(CID) == DATA
 
     with serving(authority) as (url, server):
-        anyio.run(fork, url)
+        asyncio.run(fork(url))
         assert server.accepted == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import io
 import multiprocessing
@@ -16,7 +17,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import anyio
 import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
@@ -368,7 +368,7 @@ def test_processes_and_threads_share_a_file_system(fs: CoregwFileSystem, root: s
 
 
 def test_a_static_tree_is_a_file_system(honest: str, root: str, tmp_path: Path) -> None:
-    anyio.run(export_static, honest, root, tmp_path / "tree")
+    asyncio.run(export_static(honest, root, tmp_path / "tree"))
     with python_server(tmp_path / "tree") as address:
         fs = CoregwFileSystem(address)
         assert fs.cat([f"{root}/a.txt", f"{root}/data/large.bin"])[f"{root}/data/large.bin"] == LARGE

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
-import anyio
 import pytest
 
 from coregw.client import AsyncClient, Client, ClientSettings, ConnectionOptions
@@ -25,7 +25,7 @@ def blocking(
         return getattr(client, method)(*arguments)
 
 
-def asyncio(
+def with_asyncio(
     url: str | list[str],
     settings: ClientSettings,
     method: str,
@@ -36,7 +36,7 @@ def asyncio(
         async with AsyncClient(url, settings, connection) as client:
             return await getattr(client, method)(*arguments)
 
-    return anyio.run(call)
+    return asyncio.run(call())
 
 
-both_clients = pytest.mark.parametrize("call", [blocking, asyncio])
+both_clients = pytest.mark.parametrize("call", [blocking, with_asyncio])

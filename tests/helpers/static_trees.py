@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.server
 import os
 import re
@@ -15,7 +16,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import anyio
 import httpx2
 import pytest
 
@@ -163,11 +163,11 @@ SETTINGS = ClientSettings(attempts=4, idle_seconds=20, backoff_seconds=0.001, ba
 
 
 def export(source: str, root: str, folder: Path, **options: object) -> Exported:
-    return anyio.run(partial(export_static, settings=SETTINGS, **options), source, root, folder)
+    return asyncio.run(export_static(source, root, folder, settings=SETTINGS, **options))
 
 
 def check(place: Path | str) -> CheckedTree:
-    return anyio.run(check_static, place)
+    return asyncio.run(check_static(place))
 
 
 class Trees:

@@ -84,7 +84,7 @@ def send(
     use_cache: bool = True,
 ) -> Added:
     """Add a folder or a file, and show the progress on stderr. Raises as `coregw.client.folders.add.add_folder`."""
-    import anyio
+    import asyncio
 
     from coregw.client.folders.add import AddProgress
     from coregw.folders.caches import UploadCache
@@ -102,7 +102,7 @@ def send(
 
         callbacks = AddProgress(advance, sending, advance)
         cache = UploadCache.of(path, f"{suite} fastcdc 64 KiB") if use_cache else None
-        return anyio.run(_add, gateway, found, suite, callbacks, cache, recorded)
+        return asyncio.run(_add(gateway, found, suite, callbacks, cache, recorded))
 
 
 async def _add(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -16,8 +15,7 @@ from coregw.errors import ERROR_CODES, CoregwError, Unavailable
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from anyio.from_thread import BlockingPortal
-
+    from coregw.concurrency import EventLoopThread
     from coregw.store.collection import CollectableStore
 
 __all__ = [
@@ -245,26 +243,21 @@ class BlockingStore:
         store: The store.
     """
 
-    def __init__(self, portal: BlockingPortal, store: CollectableStore) -> None:
-        self._portal = portal
-        self.loop: asyncio.AbstractEventLoop = portal.call(asyncio.get_running_loop)
+    def __init__(self, thread: EventLoopThread, store: CollectableStore) -> None:
+        self.loop = thread.loop
         self.store = store
-
-    def call(self, call: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a coroutine, which runs in the event loop; ^C cancels it."""
-        future = self._portal.start_task_soon(lambda: call)
-        try:
-            result: T = future.result()
-        except BaseException:
-            future.cancel()
-            raise
-        return result
+        self.call = thread.call
 
 
 @contextmanager
 def shared_store(data: Path) -> Iterator[BlockingStore]:
     """Open the store that ``COREGW_STORE`` names while the context is active. Raises as `open_shared`."""
-    from anyio.from_thread import start_blocking_portal
+    from coregw.concurrency import EventLoopThread
 
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(opened_store(data)) as store:
-        yield BlockingStore(portal, store)
+    opening = AsyncExitStack()
+    with EventLoopThread() as thread:
+        store = thread.call(opening.enter_async_context(opened_store(data)))
+        try:
+            yield BlockingStore(thread, store)
+        finally:
+            thread.call(opening.aclose())

@@ -6,7 +6,6 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -129,7 +128,7 @@ def _export(root: str, file: Path, payloads: bool, gateway: GatewayChoice) -> Ex
 def _to_tree(
     root: str, place: str, payloads: bool, publish: str | None, explorer: bool, gateway: GatewayChoice, as_json: bool
 ) -> None:
-    import anyio
+    import asyncio
 
     from coregw.client.static.export import export_static
 
@@ -140,8 +139,10 @@ def _to_tree(
             raise click.UsageError(f"--publish {publish!r}: expected SCOPE/NAME")
         name = (scope, rest)
     with progress("exporting") as (_, advance):
-        exporting = partial(
-            export_static,
+        exporting = export_static(
+            gateway.only_address,
+            root_of(root),
+            place,
             payloads=payloads,
             name=name,
             explorer=explorer,
@@ -149,7 +150,7 @@ def _to_tree(
             connection=gateway.connection(),
             progress=advance,
         )
-        done = anyio.run(exporting, gateway.only_address, root_of(root), place)
+        done = asyncio.run(exporting)
     written = counted_all((done.roots, "root"), (done.pages, "page"), (done.payloads, "payload"), (done.bytes, "byte"))
     note(f"wrote {written}")
     if done.record is not None:
@@ -159,12 +160,12 @@ def _to_tree(
 
 
 def _check(place: str, as_json: bool) -> None:
-    import anyio
+    import asyncio
 
     from coregw.client.static.check import check_static
 
     with progress("checking") as (_, advance):
-        done: CheckedTree = anyio.run(check_static, place, advance)
+        done: CheckedTree = asyncio.run(check_static(place, advance))
     show_result(as_json, "\n".join(map(printable, done.findings)) or None, **msgspec.to_builtins(done))
     checked = counted_all(
         (done.roots, "root"), (done.pages, "page"), (done.payloads, "payload"), (done.records, "published name")
@@ -257,7 +258,7 @@ def mirror_command(  # noqa: PLR0917 - click passes options by name
     variables to tokens on the command line, which others can see. Connection options and variables apply to one side:
     --from-header and COREGW_FROM_BEARER_TOKEN only to --from, and those with --to- or COREGW_TO_ only to --to.
     """
-    import anyio
+    import asyncio
 
     if "/" not in root:
         if follow or token is not None or from_token is not None:
@@ -282,7 +283,7 @@ def mirror_command(  # noqa: PLR0917 - click passes options by name
                 done = await a.mirror(root, b, bases=bases, payloads=not no_payloads, progress=advance)
             _report(done, as_json)
 
-    anyio.run(run)
+    asyncio.run(run())
 
 
 async def _name(
@@ -295,7 +296,7 @@ async def _name(
     as_json: bool,
 ) -> None:
     """Copy what is published under a name; with an interval, again and again, whatever is unavailable meanwhile."""
-    import anyio
+    import asyncio
 
     from coregw.errors import Unavailable
 
@@ -323,7 +324,7 @@ async def _name(
                     note(f"{path} is at revision {done.published.revision}")
         if interval is None:
             return
-        await anyio.sleep(interval)
+        await asyncio.sleep(interval)
 
 
 def _report(done: Mirrored, as_json: bool) -> None:

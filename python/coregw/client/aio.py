@@ -465,7 +465,7 @@ class AsyncFileClient(Protocol):
 class AsyncFile:
     """A file that is read from a gateway by the tasks of one event loop; otherwise as `coregw.client.File`.
 
-    Every method is a coroutine, as those of ``anyio.AsyncFile``. An asynchronous context manager, and an asynchronous
+    Every method is a coroutine. An asynchronous context manager, and an asynchronous
     iterator of lines. Closing a file does not close its client.
 
     Args:

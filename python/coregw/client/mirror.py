@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-import anyio.to_thread
 from msgspec import UNSET
 
 from coregw._core import ArcSorter, Cid
@@ -550,7 +549,7 @@ async def mirror_published(
         CoregwError: As `coregw.client.mirror.mirror`.
     """
     record = await source.run(published(source.settings, scope, name, tokens[0]))
-    await anyio.to_thread.run_sync(observed, record)
+    await asyncio.to_thread(observed, record)
     before = None if tokens[1] is None else await _published(destination, scope, name, tokens[1])
     versions = [before.root if before is not None else None, record.previous_root]
     bases = [root for root in versions if root is not None]

@@ -410,14 +410,14 @@ class Client(BlockingDriver):
 
     def _in_thread(self, work: Callable[[client.AsyncClient], Coroutine[None, None, T]]) -> T:
         """Return what `work` returns for an asyncio client of the same gateway, in another thread."""
-        from anyio.from_thread import start_blocking_portal  # noqa: PLC0415 - so that this module loads no asyncio
+        from coregw.concurrency import EventLoopThread  # noqa: PLC0415 - so that this module loads no asyncio
 
         async def run() -> T:
             async with self._asynchronous() as client:
                 return await work(client)
 
-        with start_blocking_portal() as portal:
-            return portal.call(run)
+        with EventLoopThread() as thread:
+            return thread.call(run())
 
     def _asynchronous(self) -> client.AsyncClient:
         """Return an asyncio client of the same gateways, with what this one knows of them."""

@@ -15,13 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-from coregw.concurrency import result_of
+from coregw.concurrency import finish
 from coregw.errors import Unavailable
 from coregw.extras import missing_extra
 from coregw.store.addresses import BucketAddress, masked
 
 try:
-    import anyio
     from obstore.exceptions import BaseError, NotFoundError
     from obstore.store import S3Store
 except ModuleNotFoundError as error:
@@ -85,12 +84,7 @@ class Bucket:
         """
         future = asyncio.get_running_loop().run_in_executor(self._threads, work)
         try:
-            return await result_of(future)
-        except asyncio.CancelledError:
-            stop()
-            with anyio.CancelScope(shield=True):  # task groups cancel again and again
-                await asyncio.wait([future])
-            raise
+            return await finish(future, stop)
         except (FileNotFoundError, NotFoundError) as error:
             raise FileNotFoundError(str(error)) from error
         except (BaseError, OSError) as error:

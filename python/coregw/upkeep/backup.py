@@ -32,7 +32,7 @@ from coregw.upkeep.repository import (
     Track,
     check_store,
     digest,
-    in_thread,
+    in_tracked_thread,
     using,
 )
 from coregw.upkeep.working_store import MirroredRows, WorkingStore, link_generation, mirror
@@ -127,15 +127,15 @@ async def back_up(
         raise InvalidInput(f"a backup keeps {keep} generations, expected at least 1")
     if data is None and isinstance(store, RocksStore):
         data = store.path
-    repository = await in_thread(lambda _: _repository(destination, data), report)
+    repository = await in_tracked_thread(lambda _: _repository(destination, data), report)
     identity = store.identity
     if identity is None:
         raise Unavailable("it is not known which store this is, since it could not be written to so far")
     with repository.locked():
-        await in_thread(lambda _: repository.claim(identity, adopt=adopt), report)
+        await in_tracked_thread(lambda _: repository.claim(identity, adopt=adopt), report)
         created = datetime.now(UTC)
         async with _content(store, repository, report) as content:
-            written = await in_thread(partial(_write, repository, identity, content, created, keep), report)
+            written = await in_tracked_thread(partial(_write, repository, identity, content, created, keep), report)
     seconds = round(time.monotonic() - began, 3)
     return msgspec.structs.replace(written, seconds=seconds, **content.mirrored._asdict())
 
@@ -152,7 +152,7 @@ async def _content(
         async with store.checkpoint() as checkpoint:
             yield _Content(checkpoint, is_taken=False, mirrored=MirroredRows([], 0))
         return
-    path = await in_thread(lambda _: working.prepare(), report)
+    path = await in_tracked_thread(lambda _: working.prepare(), report)
     is_exact = await asyncio.to_thread(working.begin, path)
     async with await open_store(path, reserve_bytes=0) as target:
         if store.identity is not None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from coregw._core import Cid
-from coregw.concurrency import finish
+from coregw.concurrency import finish, in_thread
 from coregw.engine.records import checkpoint_key, decode_record, revision_prefix, signed_checkpoint
 from coregw.errors import Unavailable
 from coregw.messages.management import GarbageCollected, GarbageRoot, Progress, ProgressCallback
@@ -96,7 +96,7 @@ async def _marks_of(store: CollectableStore, folder: Path | None) -> AsyncIterat
         marks = await finish(making)
         yield marks
     finally:
-        await finish(asyncio.ensure_future(asyncio.to_thread(making.result().close)))
+        await in_thread(making.result().close)
 
 
 class _Run:

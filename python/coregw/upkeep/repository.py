@@ -39,7 +39,7 @@ from uuid import UUID
 
 import msgspec
 
-from coregw.concurrency import finish
+from coregw.concurrency import in_thread
 from coregw.durability import _created, replace_durably, sync_path
 from coregw.errors import InvalidInput, NotFound, StorageFull, StoreDamaged, Unavailable
 from coregw.messages.management import Progress, ProgressCallback
@@ -63,7 +63,7 @@ __all__ = [
     "digest",
     "encode_manifest",
     "hash_durably",
-    "in_thread",
+    "in_tracked_thread",
     "make_directory",
     "open_and_close",
     "read_whole",
@@ -569,10 +569,10 @@ class Track:
         self._stopping.set()
 
 
-async def in_thread(call: Callable[[Track], _T], report: ProgressCallback) -> _T:
+async def in_tracked_thread(call: Callable[[Track], _T], report: ProgressCallback) -> _T:
     """Run a call in a worker thread. If this task is cancelled, the call is, and it has ended when this raises."""
     track = Track(report)
-    return await finish(asyncio.ensure_future(asyncio.to_thread(call, track)), track.stop)
+    return await in_thread(call, track, stop=track.stop)
 
 
 def open_and_close(data: Path) -> None:

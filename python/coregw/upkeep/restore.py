@@ -42,7 +42,7 @@ from coregw.upkeep.repository import (
     Track,
     check_store,
     copy,
-    in_thread,
+    in_tracked_thread,
     make_directory,
     open_and_close,
     using,
@@ -214,7 +214,7 @@ async def refill(
     repository = Repository.open(source)
     with repository.locked(shared=True):
         generation = repository.newest() if number is None else repository.generation(number)
-        await in_thread(partial(compare, repository, generation.files), report)
+        await in_tracked_thread(partial(compare, repository, generation.files), report)
         async with _opened(repository, generation, report, quick=quick) as held:
             await _require_part(destination, held, generation)
             copied = await copy_store(held, destination, report=report)
@@ -249,7 +249,7 @@ async def _opened(
                 check_store(data, track)
             return data
 
-        data = await in_thread(prepare, report)
+        data = await in_tracked_thread(prepare, report)
         async with await open_store(data, reserve_bytes=0) as store:
             yield store
 

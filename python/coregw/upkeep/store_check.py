@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 from coregw._core import Cid, page_guides, page_links
-from coregw.concurrency import finish
+from coregw.concurrency import in_thread
 from coregw.engine.pages import INCOMPLETE
 from coregw.errors import PayloadNotFound, StoreDamaged, Unavailable
 from coregw.messages.management import Progress, ProgressCallback
@@ -72,7 +72,7 @@ class StoreRows:
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Run work that calls this, in a thread; cancelling this ends it at its next call."""
-        return await finish(asyncio.ensure_future(asyncio.to_thread(work)), self._ended.set)
+        return await in_thread(work, stop=self._ended.set)
 
     def call(self, call: Coroutine[Any, Any, T], size: Callable[[T], int] = lambda _: 0) -> T:
         """Return the result of a call of the store; `size` tells its bytes."""

@@ -24,12 +24,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Protocol, TypeVar, TypeVarTuple
 
-import anyio.to_thread
 from msgspec import UNSET, UnsetType
 
 from coregw import _core
 from coregw.client.operations.mutate import Changes
-from coregw.concurrency import for_each
+from coregw.concurrency import for_each, in_thread
 from coregw.errors import Conflict, RootNotFound, TooLarge, Unavailable
 from coregw.folders.caches import UploadCache
 from coregw.folders.tree import ALL, ATTRIBUTES_PATH, Recorded, Skipped, Survey
@@ -166,20 +165,16 @@ async def _add(
     recorded: Recorded,
 ) -> Added:
     """Send what the gateway in use lacks."""
-    folder = await _in_thread(lambda: cache.upload(found, suite, xattrs=recorded.xattrs))
+    folder = await in_thread(lambda: cache.upload(found, suite, xattrs=recorded.xattrs))
     try:
         upload = _Upload(client, folder, suite, progress, recorded)
         await upload.run()
-        await _in_thread(cache.save, folder, (upload.root, upload.attributes), recorded)
+        await in_thread(cache.save, folder, (upload.root, upload.attributes), recorded)
         files, lists, size = folder.totals()
         skipped = [Skipped(*each) for each in folder.skipped]
         return Added(upload.root, files, lists, size, upload.sent, skipped, folder)
     finally:
         folder.stop()
-
-
-async def _in_thread(work: Callable[[*Ts], T], *args: *Ts) -> T:
-    return await anyio.to_thread.run_sync(work, *args, abandon_on_cancel=True)
 
 
 class _Upload:
@@ -216,14 +211,17 @@ class _Upload:
         await self._send_lists(everything=True)
         await self._send_maps()
 
+    async def _in_thread(self, work: Callable[[*Ts], T], *args: *Ts) -> T:
+        return await in_thread(work, *args, stop=self._folder.stop)
+
     async def _derive_roots(self) -> None:
-        self.root, self.attributes = await _in_thread(self._folder.roots, *self._recorded)
+        self.root, self.attributes = await self._in_thread(self._folder.roots, *self._recorded)
 
     async def _ask_for_remembered(self) -> None:
         """Find the files that the cache knows and the gateway lacks."""
-        while (cids := await _in_thread(self._folder.next_question)) is not None:
+        while (cids := await self._in_thread(self._folder.next_question)) is not None:
             held = await self._client.held_payloads(cids, len(cids) // _CID_BYTES)
-            await _in_thread(self._folder.answer, held)
+            await self._in_thread(self._folder.answer, held)
 
     async def _send_batches(self, begin: Callable[[], None]) -> None:
         """Start to read, and send all full batches."""
@@ -231,7 +229,7 @@ class _Upload:
 
         async def send(_: int) -> None:
             while not self._folder.is_read:
-                batch = await _in_thread(self._folder.next_batch, _WAIT_SECONDS)
+                batch = await self._in_thread(self._folder.next_batch, _WAIT_SECONDS)
                 self._progress.hashed(self._folder.take_progress())
                 if batch is not None:
                     await self._send_batch(batch)
@@ -240,7 +238,7 @@ class _Upload:
 
     async def _send_batch(self, batch: _core.PayloadBatch) -> None:
         held = await self._client.held_payloads(batch.cids, len(batch))
-        car, count, size = await _in_thread(batch.car, held)
+        car, count, size = await self._in_thread(batch.car, held)
         if count:
             self._progress.sending(size)
             await self._client.put_car(car, f"send {count} payloads")
@@ -250,7 +248,7 @@ class _Upload:
         await self._send_lists(everything=False)
 
     async def _send_lists(self, *, everything: bool) -> None:
-        while (found := await _in_thread(self._folder.lists_car, everything))[1]:
+        while (found := await self._in_thread(self._folder.lists_car, everything))[1]:
             car, count = found
             await self._client.put_car(car, f"send {count} lists")
 
@@ -271,7 +269,7 @@ class _Upload:
         """The changes from the maps of the last time, attributes first; none if the maps themselves are shorter."""
         old, new = self._folder.cached_attributes, self.attributes
         most = min(_MAX_CHANGES, max(_MIN_CHANGES, self._folder.totals()[0] // 4))
-        found = await _in_thread(self._folder.changes, *self._recorded, most)
+        found = await self._in_thread(self._folder.changes, *self._recorded, most)
         if found is None:
             return []
         files, records = ([_change(*each) for each in changes] for changes in found)

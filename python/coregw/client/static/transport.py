@@ -16,7 +16,6 @@ from functools import partial
 from typing import IO, Final
 
 import msgspec
-from anyio.from_thread import BlockingPortal, start_blocking_portal
 from msgspec import UNSET
 
 from coregw import _core
@@ -24,6 +23,7 @@ from coregw.client.settings import MIB, ClientSettings, ConnectionOptions
 from coregw.client.static.upstream import HttpUpstream
 from coregw.client.transport.exchange import OCTETS, Answer, Attempt, Call, error_from
 from coregw.client.transport.gateways import Address, Gateways, Retries, watch_forks
+from coregw.concurrency import EventLoopThread
 from coregw.engine import Engine
 from coregw.engine.objects import ObjectChecks
 from coregw.errors import (
@@ -238,20 +238,24 @@ class BlockingStaticTransport:
         self._connection = connection
         self._lock = threading.Lock()
         self._opened = ExitStack()
-        self._running: tuple[BlockingPortal, StaticTransport] | None = self._start()
+        self._running: tuple[EventLoopThread, StaticTransport] | None = self._start()
         watch_forks(self)
 
-    def _start(self) -> tuple[BlockingPortal, StaticTransport]:
+    def _start(self) -> tuple[EventLoopThread, StaticTransport]:
         try:
-            portal: BlockingPortal = self._opened.enter_context(start_blocking_portal())
-            transport = portal.call(StaticTransport, self._address, self._settings, self._connection)
-            self._opened.callback(portal.call, transport.aclose)
+            thread = self._opened.enter_context(EventLoopThread())
+            transport = thread.call(self._connect())
+            self._opened.callback(lambda: thread.call(transport.aclose()))
         except BaseException:
             self._opened.close()
             raise
-        return portal, transport
+        return thread, transport
 
-    def _started(self) -> tuple[BlockingPortal, StaticTransport]:
+    async def _connect(self) -> StaticTransport:
+        """Return a transport for the tasks of the event loop that runs this."""
+        return StaticTransport(self._address, self._settings, self._connection)
+
+    def _started(self) -> tuple[EventLoopThread, StaticTransport]:
         running = self._running
         if running is None:
             with self._lock:
@@ -275,13 +279,8 @@ class BlockingStaticTransport:
 
     def exchange(self, call: Call) -> Answer:
         """Answer a call; see `StaticTransport.exchange`. Sinks are called in the other thread."""
-        portal, transport = self._started()
-        future = portal.start_task_soon(transport.exchange, call)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        thread, transport = self._started()
+        return thread.call(transport.exchange(call))
 
     def close(self) -> None:
         """Close the connections and end the thread. Idempotent."""
