@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import coregw
+from tables import rows
 
 TOP = Path(__file__).parent.parent
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text("utf-8"))
@@ -31,7 +32,7 @@ DECLARED = [
 ]
 
 
-@pytest.mark.parametrize("text", DECLARED)
+@rows("text", DECLARED)
 def test_the_lock_file_satisfies_a_declared_requirement(text: str) -> None:
     requirement = Requirement(text)
     assert requirement.specifier.contains(PINS[canonicalize_name(requirement.name)])

@@ -22,6 +22,7 @@ from coregw.gateway.metrics import FAMILIES, Kind
 from coregw.gateway.settings import Settings
 from coregw.store.addresses import BucketAddress, check_database_address
 from servers import postgres_binaries, require_wanted, weed_program
+from tables import rows
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana" / "coregw.json").read_text("utf-8"))
@@ -52,7 +53,7 @@ def family_of(name: str) -> str:
     return name
 
 
-@pytest.mark.parametrize(("title", "expression"), list(expressions()))
+@rows(("title", "expression"), list(expressions()))
 def test_every_metric_and_label_exists(title: str, expression: str) -> None:
     names = set(re.findall(r"\bcoregw_[a-z_]+", expression)) - {"coregw"}
     labels: set[str] = set()

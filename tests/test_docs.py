@@ -25,6 +25,7 @@ from coregw.gateway.settings import Settings
 from coregw.messages.payloads import MAX_BATCH_BLOCKS, MAX_BATCH_PAGES, MAX_BATCH_PATHS
 from coregw.messages.query import MAX_PROOF_KEYS
 from coregw.messages.roots import MAX_WHOLE_CAR_BYTES
+from tables import rows
 
 TOP = Path(__file__).parent.parent
 DOCS = TOP / "docs"
@@ -108,7 +109,7 @@ def test_protocol_lists_every_error_code_under_its_status() -> None:
     assert documented == {code: error.status for code, error in ERROR_CODES.items()}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+@rows("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
 def test_links_within_the_project_resolve(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -124,7 +125,7 @@ def test_links_within_the_project_resolve(page: Path) -> None:
             assert anchor in anchors(file), target
 
 
-@pytest.mark.parametrize(
+@rows(
     "page",
     [page for page in PAGES if page.parent != DECISIONS or page.name == "README.md"],
     ids=lambda page: str(page.relative_to(TOP)),
@@ -183,7 +184,7 @@ def title(page: Path) -> str:
     return match[1]
 
 
-@pytest.mark.parametrize("page", [*DECISION_PAGES, DECISIONS / "template.md"], ids=lambda page: page.stem)
+@rows("page", [*DECISION_PAGES, DECISIONS / "template.md"], ids=lambda page: page.stem)
 def test_decision_follows_the_template(page: Path) -> None:
     text = page.read_text("utf-8")
     assert re.match(r"# [N\d]{4}\. .+[^.]\n\n## Context\n", text)
@@ -211,13 +212,13 @@ def sources() -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+@rows("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
 def test_source_paths_in_documentation_exist(page: Path) -> None:
     named = re.findall(r"`((?:python|rust|tests|benches|docs)/[\w./-]+\.\w+)`", page.read_text("utf-8"))
     assert [name for name in named if not (TOP / name).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+@rows("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
 def test_make_targets_in_documentation_exist(page: Path) -> None:
     makefile = read("Makefile")
     targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
@@ -226,7 +227,7 @@ def test_make_targets_in_documentation_exist(page: Path) -> None:
     assert named <= targets
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(TOP).as_posix())
+@rows("page", PAGES, ids=lambda page: page.relative_to(TOP).as_posix())
 def test_each_output_of_an_example_follows_its_input(page: Path) -> None:
     """doctest ignores what follows an empty line, so an output that has lost its input would pass."""
     for block in re.findall(r"```python\n(>>> .*?)```", page.read_text("utf-8"), re.DOTALL):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from import_graph import Graph, cyclic_groups, python_graph, rust_graph, rust_types
+from tables import rows
 
 
 def written(folder: Path, files: dict[str, str]) -> Path:
@@ -87,7 +88,7 @@ CRATE = {
 }
 
 
-@pytest.mark.parametrize(
+@rows(
     ("code", "imported"),
     [
         ("use crate::a::A;", {"crate::a"}),

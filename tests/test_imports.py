@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from import_graph import Graph, cyclic_groups, edges, python_graph, rust_graph, rust_types
+from tables import rows
 
 TOP = Path(__file__).parent.parent
 PACKAGE = TOP / "python" / "coregw"
@@ -94,7 +95,7 @@ def part_of(module: str) -> str:
     return [*module.split("."), ""][1]
 
 
-@pytest.mark.parametrize("module", PYTHON)
+@rows("module", PYTHON)
 def test_a_module_imports_only_what_its_part_may(module: str) -> None:
     part = part_of(module)
     assert part in MAY_IMPORT, f"{part!r} is a new part of the package: add to MAY_IMPORT what it may import"

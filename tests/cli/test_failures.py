@@ -23,6 +23,7 @@ from coregw.cli.framework import described
 from coregw.cli.main import cli
 from coregw.durability import reported_as
 from gateways import Reply, lying_gateway
+from tables import rows
 
 Run = Callable[..., Result]
 CID = payload_cid(b"content")
@@ -225,7 +226,7 @@ def parameters(command: click.Command) -> Iterator[click.Parameter]:
         yield from parameters(below)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@rows("name", COMMANDS)
 def test_a_file_that_cannot_be_read_is_a_failure_and_not_wrong_usage(name: str) -> None:
     command = cli.get_command(Context(cli), name)
     assert command is not None

@@ -19,6 +19,7 @@ from coregw.cli.main import cli
 from coregw.client import Client
 from coregw.client.settings import DEFAULT_GATEWAY
 from coregw.trust.store import TrustStore
+from tables import rows
 
 Run = Callable[..., Result]
 Start = Callable[..., subprocess.CompletedProcess[bytes]]
@@ -61,7 +62,7 @@ def test_the_group_lists_every_command_with_its_summary(run: Run) -> None:
         assert re.search(rf"^\S? *{name} +[A-Z]", shown, re.MULTILINE), name
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@rows("name", COMMANDS)
 def test_every_command_has_a_help_text(run: Run, name: str) -> None:
     shown = run(name, "--help")
     assert shown.exit_code == 0

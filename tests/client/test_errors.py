@@ -13,13 +13,14 @@ from coregw import errors, messages
 from coregw.client import Client, ClientSettings
 from coregw.errors import CoregwError
 from gateways import Liar, Reply
+from tables import rows
 
 ROOT = coregw.Map({}).root
 LIST = coregw.List([]).root
 ONCE = ClientSettings(attempts=1)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("status", "code", "kind"),
     [
         (400, "invalid_request", errors.InvalidInput),
@@ -59,11 +60,11 @@ def test_each_error_code_is_raised_as_its_class(liar: Liar, status: int, code: s
     assert "resolve 'a'" in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@rows(
     "body",
     [b"", b"<html>", b"[" * 100_000, b'{"a":' * 100_000, b"\xff", b'{"error": 1, "message": 2}', b'{"error": "x"}'],
 )
-@pytest.mark.parametrize(
+@rows(
     ("status", "kind"),
     [
         (302, errors.CoregwError),

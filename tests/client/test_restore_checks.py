@@ -13,6 +13,7 @@ import pytest
 import coregw
 from coregw import _core
 from coregw.client.folders.names import Paths, leads_outside
+from tables import rows
 
 MIB = 1 << 20
 
@@ -78,7 +79,7 @@ def test_no_file_outside_the_folder_is_read_to_compare_it(tmp_path: Path) -> Non
             _core.files_match(missing, [("file", parts)])
 
 
-@pytest.mark.parametrize(
+@rows(
     ("path", "links", "outside"),
     [
         ("l", {"l": "f"}, False),

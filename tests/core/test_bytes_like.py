@@ -15,6 +15,7 @@ import pytest
 from coregw import _core
 from coregw._core import Cid, List, Map, PageCache, payload_cid
 from coregw.folders.tree import survey
+from tables import rows
 
 STUB = Path(_core.__file__).with_name("_core.pyi")
 
@@ -224,7 +225,7 @@ def test_every_function_that_takes_bytes_is_tested() -> None:
     assert set(CALLS) == takers()
 
 
-@pytest.mark.parametrize("name", CALLS)
+@rows("name", CALLS)
 def test_bytes_are_taken_from_any_buffer(name: str) -> None:
     expected = outcome(CALLS[name], bytes)
     for kind in KINDS:

@@ -6,6 +6,7 @@ import pytest
 
 from coregw._core import check_json
 from coregw.errors import InvalidInput
+from tables import rows
 
 
 @pytest.mark.parametrize("text", [b"0", b"1", b"9007199254740991"])
@@ -23,10 +24,8 @@ def test_other_integers_of_64_bits_are_accepted_on_request_only(text: bytes) -> 
         check_json(b'{"id": [%s]}' % text)
 
 
-@pytest.mark.parametrize(
-    "text", [b"9223372036854775808", b"-9223372036854775809", b"18446744073709551616", b"1.0", b"1e2", b"-0", b"01"]
-)
-@pytest.mark.parametrize("int64", [False, True])
+@rows("text", [b"9223372036854775808", b"-9223372036854775809", b"18446744073709551616", b"1.0", b"1e2", b"-0", b"01"])
+@rows("int64", [False, True])
 def test_other_numbers_are_refused(text: bytes, int64: bool) -> None:
     with pytest.raises(InvalidInput, match="line 1"):
         check_json(b'{"id": [%s]}' % text, int64)

@@ -11,6 +11,7 @@ import pytest
 
 import coregw
 from coregw import Cid, InvalidInput
+from tables import rows
 
 DIGESTS = {
     "sha2-256": hashlib.sha256(b"x").digest(),
@@ -21,8 +22,8 @@ DIGESTS = {
 BASES = {"b": "base32", "f": "base16", "k": "base36", "z": "base58btc", "m": "base64", "u": "base64url"}
 
 
-@pytest.mark.parametrize("function", DIGESTS)
-@pytest.mark.parametrize("base", BASES.values())
+@rows("function", DIGESTS)
+@rows("base", BASES.values())
 def test_every_base_and_hash_function_agrees_with_the_multiformats_library(function: str, base: str) -> None:
     theirs = multiformats.CID(base, 1, "raw", (function, DIGESTS[function]))
     ours = Cid(str(theirs))
@@ -48,7 +49,7 @@ RAW = coregw.payload_cid(b"x")
 ROOT = coregw.Map({}).root
 
 
-@pytest.mark.parametrize(
+@rows(
     "bad",
     [
         "",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import doctest
 
-import pytest
-
 import coregw
 from coregw import _core
+from tables import rows
 
 FINDER = doctest.DocTestFinder(exclude_empty=True)
 EXAMPLES = {
@@ -19,7 +18,7 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@rows("name", EXAMPLES)
 def test_an_example_gives_what_it_shows(name: str) -> None:
     output: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
@@ -32,6 +31,6 @@ def is_called(name: str) -> bool:
     return callable(value) and not (isinstance(value, type) and issubclass(value, tuple | BaseException))
 
 
-@pytest.mark.parametrize("name", sorted(set(filter(is_called, coregw.__all__)) - {"AsyncClient", "Client"}))
+@rows("name", sorted(set(filter(is_called, coregw.__all__)) - {"AsyncClient", "Client"}))
 def test_every_public_function_and_class_has_an_example(name: str) -> None:
     assert ">>> " in (getattr(coregw, name).__doc__ or "")

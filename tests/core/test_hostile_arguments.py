@@ -20,6 +20,7 @@ import pytest
 
 import coregw
 from coregw import Change, CoregwError, IndexNotFound, InvalidInput, List, Map, PayloadHasher, _core
+from tables import rows
 
 CID, OTHER = coregw.payload_cid(b"one"), coregw.payload_cid(b"other")
 MAP = Map({"docs/readme": CID, "docs/guide": OTHER})
@@ -77,7 +78,7 @@ def outcome(expression: str) -> str:
     return run.stdout.strip()
 
 
-@pytest.mark.parametrize(
+@rows(
     ("expression", "expected"),
     [
         ("List(range(1 << 40))", "TypeError"),
@@ -199,8 +200,8 @@ def raising(error: type[BaseException]) -> Iterator[str]:
     raise error
 
 
-@pytest.mark.parametrize("error", [LookupError, KeyboardInterrupt])
-@pytest.mark.parametrize(
+@rows("error", [LookupError, KeyboardInterrupt])
+@rows(
     "use",
     [
         lambda error: List(raising(error)),
@@ -246,7 +247,7 @@ def test_an_argument_may_grow_while_it_is_read() -> None:
 HUGE = (1 << 53, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, 1 << 64, 1 << 100)
 
 
-@pytest.mark.parametrize("number", [*HUGE, -1, *(-number for number in HUGE)])
+@rows("number", [*HUGE, -1, *(-number for number in HUGE)])
 def test_an_integer_out_of_range_is_an_ordinary_error(number: int) -> None:
     for use in (
         lambda: LIST.prove(number),
@@ -275,7 +276,7 @@ def test_a_slice_takes_every_step_that_a_plain_list_takes(step: int) -> None:
 REQUEST = json.dumps({"profile": "core.resolve/v0alpha1", "root": MAP.root, "segments": ["docs", "readme"]}).encode()
 
 
-@pytest.mark.parametrize(
+@rows(
     "misuse",
     [
         lambda operation: operation.supply_pages([]),
@@ -285,7 +286,7 @@ REQUEST = json.dumps({"profile": "core.resolve/v0alpha1", "root": MAP.root, "seg
         lambda operation: operation.supply_bytes(b""),
     ],
 )
-@pytest.mark.parametrize("needs", ["nothing", "roots", "pages"])
+@rows("needs", ["nothing", "roots", "pages"])
 def test_supply_without_a_matching_need_is_refused(misuse: Callable[[_core.Operation], None], needs: str) -> None:
     operation = _core.Operation.resolve(_core.PageCache(1 << 20), REQUEST)
     if needs != "nothing":

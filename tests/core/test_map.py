@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import coregw
 from coregw import Change, Conflict, InvalidInput, ProofError
+from tables import rows
 
 ONE, TWO, THREE = (coregw.payload_cid(text) for text in (b"one", b"two", b"three"))
 ARCS = {"docs/readme": ONE, "docs/guide/intro": TWO, "docs": THREE, "@payload": ONE, "é/日本": TWO}
@@ -194,7 +195,7 @@ def test_a_window_takes_paths_in_both_forms_and_an_empty_prefix() -> None:
     assert [segments for segments, _ in built.scan("docs", limit=2).entries] == [["docs"], ["docs", "guide", "intro"]]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("window", "error", "message"),
     [
         (("docs", "@payload"), InvalidInput, "after"),

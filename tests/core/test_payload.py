@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import coregw
 from coregw import Cid, InvalidInput, PayloadHasher
 from coregw._core import codec_code, payload_matches
+from tables import rows
 
 LONG = bytes(range(256)) * 1024
 """Long enough to be hashed with the GIL released."""
@@ -84,8 +85,8 @@ def digest(function: str, data: bytes) -> bytes:
     return hashlib.new(function.replace("sha2-", "sha").replace("sha3-", "sha3_"), data).digest()
 
 
-@pytest.mark.parametrize("data", [b"", b"abc", LONG])
-@pytest.mark.parametrize("function", ["sha2-256", "sha2-512", "sha3-256", "blake2b-256"])
+@rows("data", [b"", b"abc", LONG])
+@rows("function", ["sha2-256", "sha2-512", "sha3-256", "blake2b-256"])
 def test_only_the_same_bytes_match_a_cid_with_each_hash_function(function: str, data: bytes) -> None:
     cid = str(multiformats.CID("base32", 1, "raw", (function, digest(function, data))))
     assert payload_matches(cid, data)
@@ -106,8 +107,8 @@ def test_the_top_node_of_a_tree_matches_its_root() -> None:
     assert payload_matches(coregw.List([], suite="blake3").root, b"\x10")
 
 
-@pytest.mark.parametrize("make", [lambda **named: coregw.payload_cid(b"x", **named), PayloadHasher])
-@pytest.mark.parametrize(
+@rows("make", [lambda **named: coregw.payload_cid(b"x", **named), PayloadHasher])
+@rows(
     ("named", "code"),
     [
         ({"codec": "no-such"}, "invalid_codec"),

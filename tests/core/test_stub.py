@@ -10,6 +10,7 @@ import pytest
 
 from coregw import _core
 from stub import STUB, documented
+from tables import rows
 
 TREE = ast.parse(STUB.read_text("utf-8"))
 FUNCTIONS = {node.name: node for node in TREE.body if isinstance(node, ast.FunctionDef)}
@@ -52,7 +53,7 @@ def test_the_stub_declares_every_name_of_the_extension_and_no_other() -> None:
     assert isinstance(_core.__version__, str)
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@rows("name", CLASSES)
 def test_a_class_has_the_members_that_the_stub_declares_and_no_other(name: str) -> None:
     built = getattr(_core, name)
     declared = members(CLASSES[name])
@@ -61,18 +62,18 @@ def test_a_class_has_the_members_that_the_stub_declares_and_no_other(name: str) 
     assert public(built) - inherited <= declared
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@rows("name", FUNCTIONS)
 def test_a_function_has_the_parameters_that_the_stub_declares(name: str) -> None:
     assert of_extension(getattr(_core, name)) == of_stub(FUNCTIONS[name])
 
 
-@pytest.mark.parametrize("name", METHODS)
+@rows("name", METHODS)
 def test_a_method_has_the_parameters_that_the_stub_declares(name: str) -> None:
     owner, method = name.split(".")
     assert of_extension(getattr(getattr(_core, owner), method)) == of_stub(METHODS[name])
 
 
-@pytest.mark.parametrize("name", [*FUNCTIONS, *CLASSES, *METHODS])
+@rows("name", [*FUNCTIONS, *CLASSES, *METHODS])
 def test_every_function_class_and_method_is_documented(name: str) -> None:
     owner, _, method = name.partition(".")
     value = getattr(_core, owner)

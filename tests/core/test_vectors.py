@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 import pytest
 
 import coregw
 from coregw import Conflict, InvalidInput, ProofError
-from vector_cases import Case, changes, load, params, text, tree
+from tables import rows
+from vector_cases import Case, changes, load, text, tree, why
 
 
-@pytest.mark.parametrize("case", params(load("keys"), "key"))
+@rows("case", load("keys"), ids=itemgetter("key"))
 def test_encode_key_gives_the_key_of_the_vector(case: Case) -> None:
     assert coregw.encode_key(case["segments"]).hex() == case["key"]
     assert coregw.encode_key("/".join(case["segments"])).hex() == case["key"]
 
 
-@pytest.mark.parametrize("case", params(load("cids")))
+@rows("case", load("cids"), ids=why)
 def test_a_cid_in_text_is_accepted_or_refused_as_in_the_vector(case: Case) -> None:
     if case["cid"] is None:
         with pytest.raises(InvalidInput) as refused:
@@ -26,7 +29,7 @@ def test_a_cid_in_text_is_accepted_or_refused_as_in_the_vector(case: Case) -> No
         assert coregw.Cid(case["cid"]).text == case["cid"]
 
 
-@pytest.mark.parametrize("case", params(load("payloads"), "cid"))
+@rows("case", load("payloads"), ids=itemgetter("cid"))
 def test_a_payload_has_the_cid_of_the_vector(case: Case) -> None:
     data = bytes.fromhex(case["bytes"])
     assert coregw.payload_cid(data, codec=case["codec"], hash=case["hash"]) == case["cid"]
@@ -36,7 +39,7 @@ def test_a_payload_has_the_cid_of_the_vector(case: Case) -> None:
     assert hasher.cid() == case["cid"]
 
 
-@pytest.mark.parametrize("case", params(load("roots"), "root"))
+@rows("case", load("roots"), ids=itemgetter("root"))
 def test_a_tree_has_the_root_of_the_vector(case: Case) -> None:
     built = tree(case)
     assert built.root == case["root"]
@@ -66,20 +69,20 @@ def check_proof(case: Case) -> object:
     return {"entries": [{"segments": path, "target": target} for path, target in scan.entries], "more": scan.more}
 
 
-@pytest.mark.parametrize("case", [p for p in params(load("proofs")) if p.values[0]["valid"]])
+@rows("case", [case for case in load("proofs") if case["valid"]], ids=why)
 def test_a_proof_proves_the_answer_of_the_vector(case: Case) -> None:
     proven = check_proof(case)
     assert isinstance(proven, dict)
     assert proven == {member: case[member] for member in proven}
 
 
-@pytest.mark.parametrize("case", [p for p in params(load("proofs")) if not p.values[0]["valid"]])
+@rows("case", [case for case in load("proofs") if not case["valid"]], ids=why)
 def test_a_forged_proof_is_refused(case: Case) -> None:
     with pytest.raises(ProofError):
         check_proof(case)
 
 
-@pytest.mark.parametrize("case", params(load("multiproofs")))
+@rows("case", load("multiproofs"), ids=why)
 def test_a_multiproof_is_accepted_or_refused_as_in_the_vector(case: Case) -> None:
     proof = bytes.fromhex(case["proof"])
     if case["valid"]:
@@ -89,7 +92,7 @@ def test_a_multiproof_is_accepted_or_refused_as_in_the_vector(case: Case) -> Non
             coregw.verify_keys(case["root"], case["keys"], proof)
 
 
-@pytest.mark.parametrize("case", params(load("scans"), "root"))
+@rows("case", load("scans"), ids=itemgetter("root"))
 def test_listing_and_its_proof_match_the_vector(case: Case) -> None:
     built = tree(case)
     assert isinstance(built, coregw.Map)
@@ -102,7 +105,7 @@ def test_listing_and_its_proof_match_the_vector(case: Case) -> None:
         assert scan.proof == proof
 
 
-@pytest.mark.parametrize("case", params(load("transitions"), "change"))
+@rows("case", load("transitions"))
 def test_a_change_gives_root_and_proof_of_the_vector_and_the_proof_verifies(case: Case) -> None:
     built, proof = tree(case), bytes.fromhex(case["proof"])
     assert built.root == case["base_root"]
@@ -171,12 +174,12 @@ def refusal(case: Case) -> tuple[type[coregw.CoregwError], str]:
     return INVALID_REQUESTS.get(case["why"], (ProofError, "invalid_proof"))
 
 
-@pytest.mark.parametrize("case", [p for p in params(load("operations")) if p.values[0]["valid"]])
+@rows("case", [case for case in load("operations") if case["valid"]], ids=why)
 def test_an_operation_proves_its_result(case: Case) -> None:
     verify_operation(case)
 
 
-@pytest.mark.parametrize("case", [p for p in params(load("operations")) if not p.values[0]["valid"]])
+@rows("case", [case for case in load("operations") if not case["valid"]], ids=why)
 def test_a_forged_operation_is_refused(case: Case) -> None:
     kind, code = refusal(case)
     with pytest.raises(kind) as caught:
@@ -193,7 +196,7 @@ def check_hostile(case: Case) -> None:
         verify_operation(case)
 
 
-@pytest.mark.parametrize("case", params(load("hostile")))
+@rows("case", load("hostile"), ids=why)
 def test_the_hostile_vectors_are_accepted_or_refused_as_stated(case: Case) -> None:
     if case["valid"]:
         check_hostile(case)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import coregw
 from coregw import Change, Cid, Conflict, InvalidInput, ProofError
+from tables import rows
 
 CID, OTHER = coregw.payload_cid(b"one"), coregw.payload_cid(b"two")
 MAP = coregw.Map({f"docs/{number}": CID for number in range(50)})
@@ -110,7 +111,7 @@ def test_a_proof_longer_than_the_limit_is_refused(name: str) -> None:
 
 
 @each
-@pytest.mark.parametrize("proof", [None, "proof", 5, [1], ()])
+@rows("proof", [None, "proof", 5, [1], ()])
 def test_a_proof_of_another_type_than_bytes_is_a_type_error(name: str, proof: object) -> None:
     root, _, verify = VERIFIERS[name]
     with pytest.raises(TypeError):

@@ -33,6 +33,7 @@ from coregw.filesystem.options import client_of
 from filesystem.conftest import added
 from gateways import Counted, Reply, lying_gateway, scripted_gateway
 from static_trees import python_server
+from tables import rows
 
 LARGE = random.Random(8).randbytes(1_500_000)
 
@@ -238,7 +239,7 @@ WRITES: list[tuple[str, tuple[Any, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "arguments"), WRITES)
+@rows(("name", "arguments"), WRITES)
 def test_what_writes_raises(fs: CoregwFileSystem, root: str, name: str, arguments: tuple[Any, ...]) -> None:
     with pytest.raises(OSError, match="read-only") as caught:
         getattr(fs, name)(f"{root}/{arguments[0]}", *arguments[1:])

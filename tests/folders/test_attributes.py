@@ -12,7 +12,8 @@ import coregw
 from coregw import InvalidInput
 from coregw.folders.tree import Attributes, FolderEntry, attributes_root, join_folder
 from folder_model import VECTORS, cbor, document, target, text
-from vector_cases import Case, load, params
+from tables import rows
+from vector_cases import Case, load, why
 
 CASES = load("folders")
 
@@ -36,7 +37,7 @@ def test_the_vectors_are_those_of_the_model() -> None:
     assert VECTORS.read_text("utf-8") == document()
 
 
-@pytest.mark.parametrize("case", params(of_kind("record"), "record"))
+@rows("case", of_kind("record"))
 def test_attributes_have_the_record_of_the_vector(case: Case) -> None:
     known = Attributes(**fields(case["members"]))
     record = bytes.fromhex(case["record"])
@@ -49,14 +50,14 @@ def test_attributes_have_the_record_of_the_vector(case: Case) -> None:
             coregw.decode_attributes(case["target"])
 
 
-@pytest.mark.parametrize("case", params(of_kind("bad_record") + of_kind("bad_target")))
+@rows("case", of_kind("bad_record") + of_kind("bad_target"), ids=why)
 def test_a_record_or_target_in_another_form_is_refused(case: Case) -> None:
     record = bytes.fromhex(case["record"])
     with pytest.raises(InvalidInput, match=r"^attributes: "):
         coregw.decode_attributes(case.get("target", text(target(record))), record)
 
 
-@pytest.mark.parametrize("case", of_kind("folder"))
+@rows("case", of_kind("folder"))
 def test_a_folder_has_the_root_of_the_vector(case: Case) -> None:
     records = {path: coregw.encode_attributes(**fields(members))[0] for path, members in case["attributes"].items()}
     arcs = {path: coregw.payload_cid(bytes.fromhex(data)) for path, data in case["files"].items()}
@@ -88,7 +89,7 @@ def test_records_are_those_of_the_model(
     assert coregw.decode_attributes(text(target(cbor(record))), cbor(record)) == known
 
 
-@pytest.mark.parametrize(
+@rows(
     ("arguments", "why"),
     [
         ({"kind": "socket"}, "kind"),

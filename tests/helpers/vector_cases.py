@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import coregw
 
 FOLDER = Path(__file__).parent.parent / "vectors"
@@ -21,9 +19,9 @@ def load(name: str) -> list[Case]:
     return cases
 
 
-def params(cases: list[Case], label: str = "why") -> list[Any]:
-    """The cases as pytest parameters, named by position and by the member `label`."""
-    return [pytest.param(case, id=f"{number}-{case.get(label, '')}") for number, case in enumerate(cases)]
+def why(case: Case) -> str:
+    """What a case shows, as its name."""
+    return str(case.get("why", ""))
 
 
 def text(value: Any) -> str:  # noqa: ANN401 - any JSON value

@@ -8,6 +8,7 @@ from coregw import InvalidInput, ProofError
 from coregw.tlog.checkpoint import Checkpoint, Policy, decode_hashes
 from coregw.tlog.note import Note, Signer, VerifierKey, load_private_key, new_private_key
 from coregw.tlog.tree import EMPTY_ROOT, leaf_hash
+from tables import rows
 
 # The example of c2sp.org/signed-note.
 FOO = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
@@ -39,7 +40,7 @@ def test_the_example_of_the_specification_verifies() -> None:
     assert LOG.key.verify(note) is None
 
 
-@pytest.mark.parametrize(
+@rows(
     "bad",
     [
         "",
@@ -173,7 +174,7 @@ def test_of_the_signatures_by_a_known_key_those_that_verify_are_kept() -> None:
     assert SIGNED.with_signatures([own._replace(data=bytes(64))], [LOG.key, witness.key]) == SIGNED
 
 
-@pytest.mark.parametrize(
+@rows(
     "bad",
     [
         "",

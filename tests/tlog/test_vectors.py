@@ -16,7 +16,8 @@ from coregw.messages.query import PublicationProof
 from coregw.tlog.checkpoint import Checkpoint, Policy, freeze_entry, publication_entry, verify_publication
 from coregw.tlog.note import COSIGNATURE, Note, VerifierKey
 from coregw.tlog.tree import leaf_hash
-from vector_cases import Case, load
+from tables import rows
+from vector_cases import Case, load, why
 
 CASES = load("publications") + load("notes")
 
@@ -25,7 +26,7 @@ def of(kind: str) -> list[Case]:
     return [case for case in CASES if case["kind"] == kind]
 
 
-@pytest.mark.parametrize("case", of("vkey"), ids=lambda case: case["why"])
+@rows("case", of("vkey"), ids=why)
 def test_keys_are_accepted_or_refused(case: Case) -> None:
     if case["valid"]:
         key = VerifierKey.parse(case["vkey"])
@@ -35,7 +36,7 @@ def test_keys_are_accepted_or_refused(case: Case) -> None:
             VerifierKey.parse(case["vkey"])
 
 
-@pytest.mark.parametrize("case", of("note"), ids=lambda case: case["why"])
+@rows("case", of("note"), ids=why)
 def test_notes_are_accepted_or_refused(case: Case) -> None:
     for given in (case["note"], case["note"].encode()):
         if case["valid"]:
@@ -45,7 +46,7 @@ def test_notes_are_accepted_or_refused(case: Case) -> None:
                 Note.parse(given)
 
 
-@pytest.mark.parametrize("case", of("signed"), ids=lambda case: case["why"])
+@rows("case", of("signed"), ids=why)
 def test_signatures_of_known_keys_are_verified(case: Case) -> None:
     note = Note.parse(case["note"])
     keys = [VerifierKey.parse(each) for each in case["vkeys"]]
@@ -58,7 +59,7 @@ def test_signatures_of_known_keys_are_verified(case: Case) -> None:
         assert [None if time is None else str(time) for time in times] == case["times"]
 
 
-@pytest.mark.parametrize("case", of("checkpoint"), ids=lambda case: case["why"])
+@rows("case", of("checkpoint"), ids=why)
 def test_checkpoints_are_accepted_or_refused(case: Case) -> None:
     if case["valid"]:
         found = Checkpoint.parse(case["text"])
@@ -68,7 +69,7 @@ def test_checkpoints_are_accepted_or_refused(case: Case) -> None:
             Checkpoint.parse(case["text"])
 
 
-@pytest.mark.parametrize("case", of("policy"), ids=lambda case: case["why"])
+@rows("case", of("policy"), ids=why)
 def test_policies_are_accepted_or_refused(case: Case) -> None:
     octets = bytes.fromhex(case["octets"]) if "octets" in case else case["policy"].encode()
     for given in (octets, case.get("policy", octets)):
@@ -79,7 +80,7 @@ def test_policies_are_accepted_or_refused(case: Case) -> None:
                 Policy.parse(given)
 
 
-@pytest.mark.parametrize("case", of("verified"), ids=lambda case: case["why"])
+@rows("case", of("verified"), ids=why)
 def test_notes_meet_policies_or_do_not(case: Case) -> None:
     policy, note = Policy.parse(case["policy"]), Note.parse(case["note"])
     if case["size"] is None:
@@ -89,7 +90,7 @@ def test_notes_meet_policies_or_do_not(case: Case) -> None:
         assert policy.verify(note).size == case["size"]
 
 
-@pytest.mark.parametrize("case", of("time"), ids=lambda case: case["why"])
+@rows("case", of("time"), ids=why)
 def test_times_of_records_are_accepted_or_refused(case: Case) -> None:
     """The only leaf of a log is the entry of a record with this time, or with none."""
     root = coregw.Map({}).root
@@ -137,7 +138,7 @@ def test_proofs_are_accepted() -> None:
         assert verified(case).revision == case["answer"]["record"]["revision"]
 
 
-@pytest.mark.parametrize("case", of("refused"), ids=lambda case: case["why"])
+@pytest.mark.parametrize("case", of("refused"), ids=why)
 def test_what_is_wrong_is_refused(case: Case) -> None:
     with pytest.raises(ProofError) as refused:
         verified(case)

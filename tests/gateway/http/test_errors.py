@@ -18,6 +18,7 @@ from coregw.errors import ERROR_CODES, Conflict, StorageFull, StoreDamaged, Unau
 from coregw.gateway.http.problems import problem_of
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
+from tables import rows
 
 if TYPE_CHECKING:
     from litestar.types import HTTPScope
@@ -49,10 +50,8 @@ def test_error_table_matches_the_protocol() -> None:
     }
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
-@pytest.mark.parametrize(
-    "path", ["/nothing", "/v1", "/v1/nothing", "/admin/v1", "/admin/v1/scopes/a", "/v1/cas/a/b", "/%ff", "/schema"]
-)
+@rows("method", ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
+@rows("path", ["/nothing", "/v1", "/v1/nothing", "/admin/v1", "/admin/v1/scopes/a", "/v1/cas/a/b", "/%ff", "/schema"])
 def test_unknown_path_is_404(client: httpx2.Client, expect_refusal: Refusal, method: str, path: str) -> None:
     answer = client.request(method, path, headers=AUTHORIZATION)
     if method == "HEAD":
@@ -96,7 +95,7 @@ def test_errors_of_verification_routes_have_the_role_header(client: httpx2.Clien
     assert "x-core-verification-role" not in client.post("/v1/resolve", content=b"{").headers
 
 
-@pytest.mark.parametrize(
+@rows(
     "content_type",
     [
         "text/plain",
@@ -108,9 +107,7 @@ def test_errors_of_verification_routes_have_the_role_header(client: httpx2.Clien
         "a",
     ],
 )
-@pytest.mark.parametrize(
-    "path", ["/v1/resolve", "/v1/read", "/v1/scan", "/v1/map-proof", "/v1/roots", "/v1/roots/x/mutations"]
-)
+@rows("path", ["/v1/resolve", "/v1/read", "/v1/scan", "/v1/map-proof", "/v1/roots", "/v1/roots/x/mutations"])
 def test_other_media_type_is_415(client: httpx2.Client, expect_refusal: Refusal, path: str, content_type: str) -> None:
     answer = client.post(path, content=b"{}", headers={"content-type": content_type})
     expect_refusal(answer, 415, "unsupported_media_type")
@@ -247,8 +244,8 @@ def test_failure_during_a_download_closes_the_connection(tmp_path: Path) -> None
         assert httpx2.get(f"{url}/healthz").status_code == 200
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-@pytest.mark.parametrize(
+@rows("method", ["GET", "HEAD"])
+@rows(
     ("path", "headers", "status"),
     [
         pytest.param("/v1/cas/bafkqaaa", {"host": "rebound.example.org"}, 421, id="before routing"),

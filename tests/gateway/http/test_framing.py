@@ -8,6 +8,7 @@ import re
 import pytest
 
 import serving
+from tables import rows
 
 _BAD = {
     "no Host": b"GET /healthz HTTP/1.1\r\n\r\n",
@@ -37,7 +38,7 @@ _BAD = {
 }
 
 
-@pytest.mark.parametrize("request_bytes", _BAD.values(), ids=_BAD.keys())
+@rows("request_bytes", _BAD.values(), ids=_BAD.keys())
 def test_malformed_http_is_400_and_closes_the_connection(gateway: str, request_bytes: bytes) -> None:
     with serving.connect(gateway) as connection:
         connection.sendall(request_bytes)

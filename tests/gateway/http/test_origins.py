@@ -12,6 +12,7 @@ from coregw.errors import InvalidInput
 from coregw.gateway.http.origins import Origins
 from coregw.gateway.settings import Settings
 from coregw.store.memory import MemoryStore
+from tables import rows
 
 Refusal = Callable[[httpx2.Response, int, str], str]
 
@@ -114,8 +115,8 @@ WRITES = [
 ]
 
 
-@pytest.mark.parametrize(("headers", "allowed"), WRITES)
-@pytest.mark.parametrize("kind", ["text/plain", "application/octet-stream", None])
+@rows(("headers", "allowed"), WRITES)
+@rows("kind", ["text/plain", "application/octet-stream", None])
 def test_pages_of_other_origins_cannot_write(
     url: str, expect_refusal: Refusal, kind: str | None, headers: dict[str, str], allowed: bool
 ) -> None:

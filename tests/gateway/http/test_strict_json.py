@@ -9,6 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from tables import rows
+
 Ask = Callable[..., httpx2.Response]
 Refusal = Callable[[httpx2.Response, int, str], str]
 
@@ -89,8 +91,8 @@ def test_well_formed_bodies_are_accepted(ask: Ask, good: dict[str, dict[str, Any
     json.loads(answer.content)
 
 
-@pytest.mark.parametrize("name", _ROUTES)
-@pytest.mark.parametrize("body", _LOOSE.values(), ids=_LOOSE.keys())
+@rows("name", _ROUTES)
+@rows("body", _LOOSE.values(), ids=_LOOSE.keys())
 def test_loose_json_is_refused(
     ask: Ask, expect_refusal: Refusal, good: dict[str, dict[str, Any]], name: str, body: bytes
 ) -> None:

@@ -11,6 +11,7 @@ from coregw.gateway.limits import machine
 from coregw.gateway.limits.machine import allowed_bytes, available_bytes, check_memory, fit_defaults
 from coregw.gateway.settings import MIB, Settings
 from coregw.gateway.workers import worker_settings
+from tables import rows
 
 GIB = 1 << 30
 
@@ -68,8 +69,8 @@ def test_defaults_stay_where_there_is_enough_memory() -> None:
     assert fit_defaults(Settings(), (), allowed_bytes(Settings())) != Settings()
 
 
-@pytest.mark.parametrize("workers", [1, 2, 5])
-@pytest.mark.parametrize("available", [512, 700, 1024, 2048, 3972])
+@rows("workers", [1, 2, 5])
+@rows("available", [512, 700, 1024, 2048, 3972])
 def test_defaults_are_lowered_in_proportion_to_what_there_is(available: int, workers: int) -> None:
     fitted = fit_defaults(Settings(workers=workers), ("workers",), available * MIB)
     least = allowed_bytes(fit_defaults(Settings(workers=workers), ("workers",), 0))

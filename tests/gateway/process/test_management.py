@@ -28,6 +28,7 @@ from coregw.gateway.management import serve_management
 from coregw.gateway.settings import Settings
 from coregw.messages.management import Progress, ProgressCallback
 from coregw.store.memory import MemoryStore
+from tables import rows
 
 if TYPE_CHECKING:
     from litestar.types import HTTPDisconnectEvent
@@ -114,7 +115,7 @@ def test_health_answers_when_the_main_address_takes_no_connection(
         assert tcp.get("/healthz").status_code == 200
 
 
-@pytest.mark.parametrize(
+@rows(
     ("path", "member", "value"),
     [
         ("pins", "expires_at", "9999-12-31T23:59:59-23:59"),

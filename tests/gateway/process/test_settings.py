@@ -9,6 +9,7 @@ import pytest
 
 from coregw.errors import InvalidInput
 from coregw.gateway.settings import MIB, Settings
+from tables import rows
 
 
 def test_overrides_take_precedence_over_the_environment() -> None:
@@ -32,7 +33,7 @@ def test_sizes_accept_units(text: str, size: int) -> None:
     assert Settings.load({"COREGW_CACHE_BYTES": text}).cache_bytes == size
 
 
-@pytest.mark.parametrize(
+@rows(
     ("variable", "value"),
     [
         ("COREGW_PORT", "65536"),

@@ -16,6 +16,7 @@ import serving
 from admin_support import AUTHORIZATION, Scope
 from coregw.errors import InvalidInput
 from coregw.gateway.access import AccessToken
+from tables import rows
 
 Ask = Callable[..., httpx2.Response]
 Refusal = Callable[[httpx2.Response, int, str], str]
@@ -36,8 +37,8 @@ ROUTES = [
 # --- authentication ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("method", "path"), ROUTES)
-@pytest.mark.parametrize(
+@rows(("method", "path"), ROUTES)
+@rows(
     "given",
     [
         [],
@@ -63,10 +64,8 @@ def test_a_missing_or_wrong_token_is_401(
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
-@pytest.mark.parametrize(
-    "path", ["/admin/v1/scopes/s/roots/n", "/admin/v1/nothing", "/admin", "/admin//v1/scopes/s/roots/n/freeze/"]
-)
+@rows("method", ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
+@rows("path", ["/admin/v1/scopes/s/roots/n", "/admin/v1/nothing", "/admin", "/admin//v1/scopes/s/roots/n/freeze/"])
 def test_without_a_token_no_method_or_path_can_be_told_from_another(
     client: httpx2.Client, method: str, path: str
 ) -> None:
@@ -192,7 +191,7 @@ def test_well_formed_scopes_and_names_are_accepted(scope: Scope, roots: list[str
     assert scope.history(name).json()["records"] == [scope.get(name).json()]
 
 
-@pytest.mark.parametrize(
+@rows(
     "body",
     [
         b"",

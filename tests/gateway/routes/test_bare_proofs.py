@@ -12,6 +12,7 @@ import pytest
 import coregw
 import serving
 from coregw.store.memory import MemoryStore
+from tables import rows
 
 Ask = Callable[..., httpx2.Response]
 Refusal = Callable[[httpx2.Response, int, str], str]
@@ -37,7 +38,7 @@ def test_a_bare_proof_is_that_of_the_result(ask: Ask, tree: dict[str, str], memb
     assert coregw.verify_keys(tree["root"], keys, bare.content) == [targets[name] for [name] in keys]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("accept", "media_type"),
     [
         ("*/*", JSON),

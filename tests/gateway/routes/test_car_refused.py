@@ -13,6 +13,7 @@ from car_files import block, cid, frames, header, split, varint
 from car_support import EMPTY, MAP, RAW, build, export, kept, take
 from coregw import Cid
 from coregw.store.memory import MemoryStore
+from tables import rows
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,7 @@ def test_trees_of_another_shape_store_nothing(refuses: Refused) -> None:
     refuses(as_list, 400, "invalid_request", "not a node of its kind")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("car", "words"),
     [
         (b"", "the header: the CAR ends inside it, after 0 bytes"),

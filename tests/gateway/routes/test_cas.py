@@ -12,6 +12,7 @@ import pytest
 
 import coregw
 import serving
+from tables import rows
 
 Refusal = Callable[[httpx2.Response, int, str], str]
 MIB = 1 << 20
@@ -322,7 +323,7 @@ def test_json_with_a_malformed_cid_names_its_index(
     assert "cids[0]" in expect_refusal(ask_json(client, 1), 400, "invalid_request")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("body", "code"),
     [
         (b"", "invalid_request"),

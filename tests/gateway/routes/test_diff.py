@@ -19,6 +19,7 @@ from coregw.messages import decode
 from coregw.messages.query import DiffResult
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
+from tables import rows
 
 Ask = Callable[..., httpx2.Response]
 Refusal = Callable[[httpx2.Response, int, str], str]
@@ -78,8 +79,8 @@ def test_diff_of_a_map_with_itself_is_empty(client: httpx2.Client, roots: tuple[
     assert len(answer.content) < 500
 
 
-@pytest.mark.parametrize("limit", [1, 2, 5, 6, 7, 1000])
-@pytest.mark.parametrize("prefix", ["", "docs", "docs/new", "docs/007", "gone", "nowhere"])
+@rows("limit", [1, 2, 5, 6, 7, 1000])
+@rows("prefix", ["", "docs", "docs/new", "docs/007", "gone", "nowhere"])
 def test_pages_together_are_the_whole_diff(
     client: httpx2.Client, roots: tuple[str, str], prefix: str, limit: int
 ) -> None:
@@ -123,7 +124,7 @@ def test_a_small_change_of_a_large_map_has_a_small_proof(ask: Ask, client: httpx
     assert len(answer.content) < 8_000
 
 
-@pytest.mark.parametrize("seed", range(40))
+@rows("seed", range(40))
 def test_diff_equals_a_second_implementation_byte_for_byte(ask: Ask, client: httpx2.Client, seed: int) -> None:
     chance = random.Random(seed)
 
@@ -180,7 +181,7 @@ FORGERIES: dict[str, Forge] = {
 }
 
 
-@pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES)
+@rows("forge", FORGERIES.values(), ids=FORGERIES)
 def test_a_forged_diff_is_refused(client: httpx2.Client, roots: tuple[str, str], forge: Forge) -> None:
     document = diff(client, *roots).json()
     forge(document)
@@ -233,7 +234,7 @@ def test_both_roots_must_be_held_maps_of_one_suite(
         assert named["elsewhere"] in message
 
 
-@pytest.mark.parametrize(
+@rows(
     ("query", "code", "words"),
     [
         ("prefix=/docs", "invalid_path", "prefix: segment 0: empty segment"),

@@ -17,6 +17,7 @@ import pytest
 
 import serving
 from car_files import header
+from tables import rows
 
 Refusal = Callable[[httpx2.Response, int, str], str]
 RAW = "application/vnd.ipld.raw"
@@ -153,7 +154,7 @@ def test_a_request_without_accept_is_a_bad_request(gateway: str, cid: str) -> No
 
 
 @METHODS
-@pytest.mark.parametrize("wanted", ["ipns-record", "dag-json", "dag-cbor", "json", "cbor", "tar", "RAW", ""])
+@rows("wanted", ["ipns-record", "dag-json", "dag-cbor", "json", "cbor", "tar", "RAW", ""])
 def test_an_unsupported_format_is_a_bad_request(block: Block, method: str, wanted: str) -> None:
     answer = block(method, query=f"format={wanted}", accept=RAW)
     assert answer.status_code == 400
@@ -215,7 +216,7 @@ def test_repeated_blocks_that_accept_decides_are_named_for_caches(block: Block, 
 
 
 @METHODS
-@pytest.mark.parametrize(
+@rows(
     ("asked", "status"),
     [
         ("0:*", 200),
@@ -362,7 +363,7 @@ def test_only_if_cached_gives_412_for_what_is_not_held(
 
 
 @METHODS
-@pytest.mark.parametrize("name", ["x", "bafk", "QmX", "%ff", "%00", "b" * 2000, "é", "bafyeaaa"])
+@rows("name", ["x", "bafk", "QmX", "%ff", "%00", "b" * 2000, "é", "bafyeaaa"])
 def test_a_malformed_cid_is_a_bad_request(block: Block, method: str, name: str) -> None:
     answer = block(method, name)
     assert answer.status_code == 400

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from car_files import block, header, varint
 from coregw import Cid
+from tables import rows
 
 if TYPE_CHECKING:
     import httpx2
@@ -27,7 +26,7 @@ LINK = b"\x01\x55\x12\x20" + bytes(32)
 ALL = {"block", "entity", "all"}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("codec", "data", "scopes"),
     [
         ("raw", DATA, ALL),

@@ -11,6 +11,7 @@ import pytest
 
 from coregw import verify_read, verify_resolve
 from coregw.gateway.http.content import IMMUTABLE
+from tables import rows
 
 Refusal = Callable[[httpx2.Response, int, str], str]
 EMPTY = "bafkqaaa"
@@ -66,7 +67,7 @@ def test_queries_by_get_have_the_answers_of_post_and_are_immutable(
             assert (known.status_code, known.content, known.headers["cache-control"]) == (304, b"", IMMUTABLE)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("path", "code"),
     [
         ("resolve/hello?path=a", "invalid_cid"),

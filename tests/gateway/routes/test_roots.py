@@ -12,13 +12,14 @@ import httpx2
 import pytest
 
 import coregw
+from tables import rows
 
 Ask = Callable[..., httpx2.Response]
 Refusal = Callable[[httpx2.Response, int, str], str]
 
 
-@pytest.mark.parametrize("suite", [None, "sha2-256", "blake3"])
-@pytest.mark.parametrize("count", [0, 1, 2, 1000])
+@rows("suite", [None, "sha2-256", "blake3"])
+@rows("count", [0, 1, 2, 1000])
 def test_created_root_equals_the_one_that_the_client_computes(
     ask: Ask, cid_of: Callable[..., str], suite: str | None, count: int
 ) -> None:
@@ -129,7 +130,7 @@ def _list_delta(*changes: dict[str, Any]) -> dict[str, Any]:
     return {"kind": "list", "changes": list(changes)}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("delta", "status", "code"),
     [
         (_map_delta(path="inner", after={"target": "LIST"}), 409, "before_mismatch"),

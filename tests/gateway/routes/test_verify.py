@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tables import rows
 from vector_cases import load
 
 Ask = Callable[..., httpx2.Response]
@@ -51,8 +52,8 @@ def test_verdicts_match_the_vectors(ask: Ask, operation: str) -> None:
     assert verdicts[400] > 0
 
 
-@pytest.mark.parametrize("operation", ["resolve", "read"])
-@pytest.mark.parametrize(
+@rows("operation", ["resolve", "read"])
+@rows(
     "result",
     [
         b"null",
