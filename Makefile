@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 rust_sources := $(shell find rust -path '*/src/*' -type f 2>/dev/null) $(wildcard rust/*/Cargo.toml)
 # The modules that pdoc documents: of a package without __all__, every module.
 documented := coregw $(addprefix coregw.,errors extras verify folders.compare folders.tree messages messages.management messages.payloads \
-	messages.query messages.roots client client.mirror client.operations client.publications client.query client.settings client.signing client.folders \
+	messages.query messages.roots client client.mirror client.operations client.query client.settings client.signing client.folders \
 	client.static.check client.static.export client.static.folder client.static.tree engine filesystem store store.origin store.postgres tlog trust upkeep gateway plants cli)
 # Warnings are errors, except for the inherited fields of named tuples and dataclasses: pdoc looks their types up in the
 # module of the derived class.

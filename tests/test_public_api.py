@@ -14,6 +14,7 @@ import pytest
 import coregw
 from coregw import errors
 from public_surface import PINNED, documented_modules, surface
+from unasync import MADE, made
 
 PACKAGE = Path(__file__).parent.parent / "python" / "coregw"
 
@@ -21,6 +22,11 @@ PACKAGE = Path(__file__).parent.parent / "python" / "coregw"
 def test_the_interface_is_as_recorded() -> None:
     """After an intended change: `.venv/bin/python tests/helpers/public_surface.py`, and a line in the changelog."""
     assert surface() == PINNED.read_text("utf-8")
+
+
+def test_the_blocking_client_is_made_of_the_asyncio_client() -> None:
+    """After a change of ``client/aio.py``: `.venv/bin/python tests/helpers/unasync.py`."""
+    assert MADE.read_text("utf-8") == made()
 
 
 def test_names_of_the_package_are_loaded_when_used() -> None:

@@ -20,19 +20,19 @@ except ModuleNotFoundError as error:
     raise missing_extra(error, "coregw.client", "client") from error
 
 if TYPE_CHECKING:
-    from coregw.client.aio import AsyncClient, AsyncFile
+    from coregw.client.aio import AsyncClient, AsyncPublications
     from coregw.client.folders.add import Added
     from coregw.client.folders.compare import ComparedFolder
     from coregw.client.folders.restore import Links, Restored
     from coregw.client.mirror import Mirrored, MirroredName
+    from coregw.client.open_files import AsyncFile, File
     from coregw.client.operations.car_export import ExportedCar
     from coregw.client.operations.car_import import ImportedCar
     from coregw.client.operations.diff import Difference
     from coregw.client.operations.tree import Entry, Leaf
-    from coregw.client.publications import AsyncPublications, Publications
     from coregw.client.query import Proven, Query
     from coregw.client.settings import ClientSettings, ConnectionOptions
-    from coregw.client.sync import Client, File
+    from coregw.client.sync import Client, Publications
     from coregw.folders.compare import FolderDifference
     from coregw.folders.tree import Level
     from coregw.messages.management import PublishedRecord
@@ -67,8 +67,8 @@ __all__ = [
 _MODULES = {
     "Added": ".folders.add",
     "AsyncClient": ".aio",
-    "AsyncFile": ".aio",
-    "AsyncPublications": ".publications",
+    "AsyncFile": ".open_files",
+    "AsyncPublications": ".aio",
     "Client": ".sync",
     "ClientSettings": ".settings",
     "ComparedFolder": ".folders.compare",
@@ -76,7 +76,7 @@ _MODULES = {
     "Difference": ".operations.diff",
     "Entry": ".operations.tree",
     "ExportedCar": ".operations.car_export",
-    "File": ".sync",
+    "File": ".open_files",
     "FolderDifference": "..folders.compare",
     "ImportedCar": ".operations.car_import",
     "Leaf": ".operations.tree",
@@ -85,7 +85,7 @@ _MODULES = {
     "Mirrored": ".mirror",
     "MirroredName": ".mirror",
     "Proven": ".query",
-    "Publications": ".publications",
+    "Publications": ".sync",
     "PublishedRecord": "..messages.management",
     "Query": ".query",
     "Restored": ".folders.restore",

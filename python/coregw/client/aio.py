@@ -1,31 +1,36 @@
-"""`AsyncClient`, and what it opens: published names and files."""
+"""`AsyncClient`, and the published names of its gateway.
+
+The blocking `sync` is made of this module by ``python tests/helpers/unasync.py``: change this one, and run it.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, TypeVar
 
 from coregw import _core, client
 from coregw.client import operations
-from coregw.client.aio_driver import AsyncDriver
-from coregw.client.file_ranges import Cached, Position, copied
+from coregw.client.aio_driver import AsyncDriver, on_loop
+from coregw.client.driver import Observed
 from coregw.client.files import as_bytes, pipe_content
+from coregw.client.open_files import AsyncFile
 from coregw.client.operations.steps import Steps
 from coregw.client.query import Proven, Query, map_proof, resolve, scan
 from coregw.client.settings import ClientSettings
 from coregw.concurrency import in_stoppable_thread, in_thread
+from coregw.errors import Unavailable
 from coregw.messages import Delta, MutationReceipt
 from coregw.verify import Buffer, CidLike, PathLike
 
 if TYPE_CHECKING:
-    from coregw.client.mirror_side import Side
+    from coregw.trust.store import TrustStore
 
-__all__ = ["AsyncClient", "AsyncFile", "AsyncFileClient"]
+__all__ = ["AsyncClient", "AsyncPublications"]
 
 T = TypeVar("T")
+
+_ATTEMPTS: Final = 8
 
 
 class AsyncClient(AsyncDriver):
@@ -56,8 +61,6 @@ class AsyncClient(AsyncDriver):
     @property
     def publications(self) -> client.AsyncPublications:
         """The published names of the gateway."""
-        from coregw.client.publications import AsyncPublications  # noqa: PLC0415 - few programs need it
-
         return AsyncPublications(self._run, self.settings, self.root, self._observed, self._trust)
 
     # Payloads and new roots
@@ -93,7 +96,7 @@ class AsyncClient(AsyncDriver):
         self, arcs: Mapping[str, CidLike] | Iterable[tuple[PathLike, CidLike]], suite: str = "sha2-256"
     ) -> str:
         """Create a map of any number of arcs and return its root; see `operations.roots.sort_arcs`, `build_sorted`."""
-        return await self.build_sorted(await asyncio.to_thread(operations.roots.sort_arcs, arcs), suite)
+        return await self.build_sorted(await in_thread(operations.roots.sort_arcs, arcs), suite)
 
     async def build_sorted(self, sorter: _core.ArcSorter, suite: str = "sha2-256") -> str:
         """Create the map of arcs that are sorted and return its root; see `operations.roots.build_sorted`."""
@@ -290,6 +293,8 @@ class AsyncClient(AsyncDriver):
     ) -> client.Added:
         """Add a folder or a file, as ``coregw add`` does, and return its root with what was added and skipped.
 
+        Runs in the event loop, where `progress` is called, too.
+
         Args:
             path: The folder or file.
             suite: The hash function of the trees: ``sha2-256`` or ``blake3``.
@@ -309,14 +314,21 @@ class AsyncClient(AsyncDriver):
             OSError: `path` can't be read.
             StorageFull: The gateway can't store more.
         """
-        from coregw.client.folders.add import AddProgress, add_folder  # noqa: PLC0415 - few programs need it
-        from coregw.folders.caches import UploadCache  # noqa: PLC0415 - the same
-        from coregw.folders.tree import Recorded, survey  # noqa: PLC0415 - the same
+        from coregw.client.folders.add import add_path  # noqa: PLC0415 - few programs need it
 
-        recorded = Recorded(attributes, owner, xattrs)
-        found = await in_stoppable_thread(survey, path, exclude, gitignore, "add", None)
-        cache = UploadCache.of(path, f"{suite} fastcdc 64 KiB") if use_cache else None
-        return await add_folder(self, found, suite, AddProgress(hashed=progress), cache, recorded)
+        return await on_loop(
+            lambda client: add_path(
+                client,
+                path,
+                suite=suite,
+                recorded=(attributes, owner, xattrs),
+                exclude=exclude,
+                gitignore=gitignore,
+                use_cache=use_cache,
+                progress=progress,
+            ),
+            self,
+        )
 
     async def get(
         self,
@@ -340,6 +352,8 @@ class AsyncClient(AsyncDriver):
 
         A new or empty `dest` gets the whole tree or nothing. In any other, files that have the right bytes stay, and
         each of the others is replaced when its new version is complete; so after a failure the same call continues.
+
+        Runs in the event loop, where `progress` is called, too.
 
         Args:
             root: A map root.
@@ -370,17 +384,21 @@ class AsyncClient(AsyncDriver):
         from coregw.client.folders.restore import Deletion, restore_folder  # noqa: PLC0415 - the same
         from coregw.folders.caches import RestoreCache  # noqa: PLC0415 - the same
 
-        return await restore_folder(
+        root, extras = self.root(root), Extras(owners, xattrs, tuple(xattr_names))
+        return await on_loop(
+            lambda client: restore_folder(
+                client,
+                root,
+                dest,
+                delete=Deletion(delete_excluded, exclude, gitignore) if delete or delete_excluded else None,
+                in_place=in_place,
+                links=links,
+                allow_git=allow_git,
+                extras=extras,
+                cache=RestoreCache.of(dest) if use_cache else None,
+                progress=progress,
+            ),
             self,
-            self.root(root),
-            dest,
-            delete=Deletion(delete_excluded, exclude, gitignore) if delete or delete_excluded else None,
-            in_place=in_place,
-            links=links,
-            allow_git=allow_git,
-            extras=Extras(owners, xattrs, tuple(xattr_names)),
-            cache=RestoreCache.of(dest) if use_cache else None,
-            progress=progress,
         )
 
     async def diff_tree(
@@ -393,17 +411,18 @@ class AsyncClient(AsyncDriver):
         gitignore: bool = False,
         as_added: bool = False,
     ) -> client.ComparedFolder:
-        """Compare a root with a folder or file of this machine; see `coregw.client.folders.compare.compare_folder`."""
+        """Compare a root with a folder or file of this machine; see `coregw.client.folders.compare.compare_folder`.
+
+        Runs in the event loop, and reads files in threads.
+        """
         from coregw.client.folders.compare import compare_folder  # noqa: PLC0415 - few programs need it
 
-        return await compare_folder(
+        root = self.root(root)
+        return await on_loop(
+            lambda client: compare_folder(
+                client, root, path, attributes=attributes, exclude=exclude, gitignore=gitignore, as_added=as_added
+            ),
             self,
-            self.root(root),
-            path,
-            attributes=attributes,
-            exclude=exclude,
-            gitignore=gitignore,
-            as_added=as_added,
         )
 
     async def mirror(
@@ -416,12 +435,21 @@ class AsyncClient(AsyncDriver):
         line: str = "",
         progress: Callable[[int], None] = lambda count: None,
     ) -> client.Mirrored:
-        """Copy a root and everything below it to another gateway, by what differs; see `coregw.client.mirror`."""
-        from coregw.client.mirror import mirror  # noqa: PLC0415 - few programs need it
+        """Copy a root and everything below it to another gateway, by what differs; see `coregw.client.mirror`.
 
-        sides = self._side(), destination._side()
+        Runs in the event loop, where `progress` is called, too.
+        """
+        from coregw.client.mirror import mirror  # noqa: PLC0415 - few programs need it
+        from coregw.client.mirror_side import Side  # noqa: PLC0415 - the same
+
         root, bases = self.root(root), [self.root(base) for base in bases]
-        return await mirror(*sides, root, bases=bases, payloads=payloads, line=line, progress=progress)
+        return await on_loop(
+            lambda source, there: mirror(
+                Side(source), Side(there), root, bases=bases, payloads=payloads, line=line, progress=progress
+            ),
+            self,
+            destination,
+        )
 
     async def mirror_published(
         self,
@@ -434,118 +462,123 @@ class AsyncClient(AsyncDriver):
         payloads: bool = True,
         progress: Callable[[int], None] = lambda count: None,
     ) -> client.MirroredName:
-        """Copy what is published under a name, and publish it there, too; see `coregw.client.mirror`."""
-        from coregw.client.mirror import mirror_published  # noqa: PLC0415 - few programs need it
+        """Copy what is published under a name, and publish it there, too; see `coregw.client.mirror`.
 
-        sides, tokens = (self._side(), destination._side()), (token, destination_token)
-        return await mirror_published(
-            *sides, scope, name, tokens, payloads=payloads, progress=progress, observed=self._observed
+        Runs in the event loop, where `progress` is called, too.
+        """
+        from coregw.client.mirror import mirror_published  # noqa: PLC0415 - few programs need it
+        from coregw.client.mirror_side import Side  # noqa: PLC0415 - the same
+
+        tokens, observed = (token, destination_token), self._observed
+        return await on_loop(
+            lambda source, there: mirror_published(
+                Side(source),
+                Side(there),
+                scope,
+                name,
+                tokens,
+                payloads=payloads,
+                progress=progress,
+                observed=observed,
+            ),
+            self,
+            destination,
         )
 
-    def _side(self) -> Side:
-        from coregw.client.mirror_side import Side  # noqa: PLC0415 - few programs need it
 
-        address = self._transport.gateways.current.address
-        return Side(address, self._run, self._stream, self.settings, self._connection, self._run_in_workers)
+class _AsyncRun(Protocol):
+    """Drives an operation of an asyncio client."""
 
-
-class AsyncFileClient(Protocol):
-    """What an open file needs of `coregw.client.AsyncClient`."""
-
-    settings: ClientSettings
-
-    @property
-    def cache(self) -> Cached:
-        """What the open files of the client keep."""
-
-    def run(self, steps: Steps[T]) -> Coroutine[Any, Any, T]:
-        """Drive an operation to its end, and return its value."""
+    def __call__(self, steps: Steps[T], /) -> Coroutine[None, None, T]: ...
 
 
-class AsyncFile:
-    """A file that is read from a gateway by the tasks of one event loop; otherwise as `coregw.client.File`.
+class AsyncPublications:
+    """The published names of an asyncio client's gateway. `Publications` has the same methods.
 
-    Every method is a coroutine. An asynchronous context manager, and an asynchronous
-    iterator of lines. Closing a file does not close its client.
+    `verified` returns what the name's signed log proves. Without a log, a record is what the gateway says. With a trust
+    store, it is at least no older than what it said before: a rollback, and another root for the same revision, raise
+    `ProofError`.
 
-    Args:
-        client: The client.
-        target: The CID of a payload, or of a list of payloads whose measures are their sizes.
-        recorded: The size that a record says the file has, if there is one. What is read has to agree.
-
-    Attributes:
-        cid: The file's CID.
-        closed: Whether the file is closed.
-
-    Raises:
-        InvalidInput: The target is a map (code ``kind_mismatch``).
+    `token` is that of the gateway's administration routes; None sends the client's own credentials.
     """
 
-    def __init__(self, client: AsyncFileClient, target: CidLike, recorded: int | None = None) -> None:
-        self._client = client
-        self._position = Position(client.settings, client.cache, target, recorded)
-        self._lock = asyncio.Lock()
-        self.cid = self._position.reading.target.text
-        self.closed = False
+    def __init__(
+        self,
+        run: _AsyncRun,
+        settings: ClientSettings,
+        root: Callable[[CidLike], CidLike],
+        observed: Observed,
+        trust: TrustStore | None,
+    ) -> None:
+        """Made by `AsyncClient`.
 
-    async def __aenter__(self) -> Self:
-        return self
+        Args:
+            run: Drives an operation of the client.
+            settings: The client's.
+            root: Returns the root that a name of the trust store stands for.
+            observed: Remembers a record in the trust store.
+            trust: The trust store, if any.
+        """
+        self._run = run
+        self._settings = settings
+        self._root = root
+        self._observed = observed
+        self._trust = trust
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+    async def get(
+        self, scope: str, name: str, *, token: str | None = None, force: bool = False
+    ) -> client.PublishedRecord:
+        """Return the newest revision of a name; see `operations.publications.published`.
 
-    def __aiter__(self) -> Self:
-        return self
+        With `force`, a rollback or fork is returned, too, and is what the trust store knows from then on.
+        """
+        return await self._noted(operations.publications.published(self._settings, scope, name, token), force)
 
-    async def __anext__(self) -> bytes:
-        if line := await self.readline():
-            return line
-        raise StopAsyncIteration
+    async def verified(
+        self,
+        scope: str,
+        name: str,
+        policy: operations.publications.Policy,
+        *,
+        revision: int | None = None,
+        force: bool = False,
+    ) -> operations.publications.VerifiedPublication:
+        """Return the newest revision of a name, verified by its signed log; see `operations.publications.verified`.
 
-    async def size(self) -> int:
-        """Return the size in bytes. The first use may send a request."""
-        return await self._run(self._position.reading.size())
-
-    async def read(self, size: int | None = -1) -> bytes:
-        """Return the next bytes, fewer than `size` only at the end; all that follow for -1 or None.
+        With a trust store, the checkpoint must continue the one that was verified last, and is remembered; `force`
+        replaces that by whatever meets the policy.
 
         Raises:
-            InvalidInput, PayloadNotFound, ProofError, Unavailable, ValueError: As `coregw.client.File.read`.
+            Unavailable: Other processes remember other checkpoints of the log meanwhile, again and again.
         """
-        return await self._run(self._position.read(size))
+        origin = policy.origin
+        for _ in range(_ATTEMPTS):
+            held = await in_thread(self._head, origin)
+            before = None if force else held
+            steps = operations.publications.verified(self._settings, scope, name, policy, before, revision)
+            found = await self._run(steps)
+            if await in_thread(self._kept, origin, held, found.note):
+                return found
+        raise Unavailable(f"verify {scope}/{name}: other processes remember other checkpoints of its log meanwhile")
 
-    async def readinto(self, buffer: Buffer) -> int:
-        """Read into a buffer, and return how many bytes; fewer than it has only at the end. See `read`."""
-        return copied(await self.read(memoryview(buffer).nbytes), buffer)
+    async def publish(
+        self, scope: str, name: str, root: CidLike, *, token: str | None = None
+    ) -> client.PublishedRecord:
+        """Publish a root as the next revision of a name; see `operations.publications.publish_next`."""
+        root = self._root(root)
+        return await self._noted(operations.publications.publish_next(self._settings, scope, name, root, token))
 
-    async def readline(self, limit: int = -1) -> bytes:
-        """Return the next line with its end, or at most `limit` bytes of it; empty at the end of the file."""
-        return await self._run(self._position.line(limit))
+    async def freeze(self, scope: str, name: str, *, token: str | None = None) -> client.PublishedRecord:
+        """Freeze a name for good; see `operations.publications.freeze`."""
+        return await self._noted(operations.publications.freeze(self._settings, scope, name, token))
 
-    async def read_at(self, offset: int, size: int) -> bytes:
-        """Return at most `size` bytes from `offset` on, without the position. Several tasks can do so at once."""
-        self._check_open()
-        return await self._client.run(self._position.read_at(offset, size))
+    async def _noted(self, steps: Steps[client.PublishedRecord], force: bool = False) -> client.PublishedRecord:
+        return await in_thread(self._observed, await self._run(steps), force)
 
-    async def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move, and return the position. Raises `ValueError` if it would be negative."""
-        return await self._run(self._position.seek(offset, whence))
+    def _head(self, origin: str) -> str | None:
+        """Return the checkpoint that is remembered; it blocks."""
+        return None if self._trust is None else self._trust.head(origin)
 
-    async def tell(self) -> int:
-        """Return the position in bytes from the start."""
-        self._check_open()
-        return self._position.offset
-
-    async def aclose(self) -> None:
-        """Close the file, not its client. Idempotent."""
-        self.closed = True
-        self._position.forget()
-
-    async def _run(self, steps: Steps[T]) -> T:
-        async with self._lock:
-            self._check_open()
-            return await self._client.run(steps)
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise ValueError("I/O operation on a closed file")
+    def _kept(self, origin: str, held: str | None, note: str) -> bool:
+        """Remember a checkpoint, unless another process has done so meanwhile; it blocks."""
+        return self._trust is None or self._trust.advance(origin, held, note)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple
 
 from coregw.client.driver import ClientBase
 from coregw.client.operations.steps import Steps, Stream, StreamItem, resume
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from coregw.client.static.transport import StaticTransport
     from coregw.trust.store import TrustStore
 
-__all__ = ["AsyncDriver", "Outcome", "run", "stream"]
+__all__ = ["AsyncDriver", "Outcome", "on_loop", "run", "stream"]
 
 T = TypeVar("T")
-
+Ts = TypeVarTuple("Ts")
 
 Outcome = Callable[[Call], Awaitable[Answer | CoregwError]]
 """Returns the answer to a call, or the error that it had."""
@@ -80,6 +80,11 @@ async def stream(steps: Stream[T], outcome: Outcome, refused: Refused | None = N
         return
     finally:
         steps.close()
+
+
+async def on_loop(work: Callable[[*Ts], Coroutine[Any, Any, T]], *clients: *Ts) -> T:
+    """Return what `work` returns for asyncio clients: these, here. The blocking client has another loop for it."""
+    return await work(*clients)
 
 
 class AsyncDriver(ClientBase):

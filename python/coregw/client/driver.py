@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from coregw.trust.store import TrustStore
     from coregw.verify import CidLike
 
-__all__ = ["ClientBase"]
+__all__ = ["ClientBase", "Observed"]
+
+
+class Observed(Protocol):
+    """Returns a record that does not contradict an earlier one, or raises; it blocks. `force` keeps it in any case."""
+
+    def __call__(self, record: PublishedRecord, force: bool = False) -> PublishedRecord:
+        """Return the record."""
 
 
 class _Transport(Protocol):

@@ -142,7 +142,7 @@ def _check_size(name: str, count: int, limit: int) -> None:
         raise TooLarge(f"put {name}: more than {limit} bytes")
 
 
-def pipe_content(path: Path, limit: int, check: Check) -> bytes | None:
+def pipe_content(path: Path, limit: int, check: Check = lambda count: None) -> bytes | None:
     """Return what a pipe has, up to its end, or None if it is a regular file. `check` is called while it waits.
 
     Raises:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from contextlib import aclosing
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from coregw.client.aio_driver import Outcome, run, stream
+from coregw.client.aio_driver import AsyncDriver, Outcome, run, stream
 from coregw.client.operations.steps import PartSize, Steps, Stream, StreamItem, resume
 from coregw.client.settings import MIB, ClientSettings, ConnectionOptions
 from coregw.client.static.upstream import HttpUpstream
@@ -26,67 +26,36 @@ from coregw.errors import CoregwError, ProofError, UpstreamDamaged
 from coregw.store import Table
 from coregw.store.origin import OriginStore
 
-__all__ = ["PageReader", "Run", "Side", "Streaming"]
+__all__ = ["PageReader", "Side"]
 
 T = TypeVar("T")
 
 Y = TypeVar("Y")
 
 
-class Run(Protocol):
-    """Drives an operation to its end."""
-
-    async def __call__(self, steps: Steps[T], /) -> T:
-        """Return the operation's value."""
-
-
-class RunInWorkers(Protocol):
-    """Drives an operation to its end; what it does between its calls in worker threads."""
-
-    async def __call__(self, steps: Steps[T], around: Callable[[Outcome], Outcome], /) -> T:
-        """Return the operation's value. `around` wraps what makes its calls, in the event loop."""
-
-
-class Streaming(Protocol):
-    """Drives an operation, and yields its items."""
-
-    def __call__(self, steps: Stream[T], /) -> AsyncGenerator[T, None]:
-        """Return the operation's items."""
-
-
 class Side:
     """A gateway or static tree, as the source or destination of a copy.
 
     Args:
-        address: The address.
-        run: Drives operations on it.
-        stream: Drives operations on it that have items.
-        settings: The settings of its client.
-        connection: How its client reaches it.
-        run_in_workers: Drives operations on it that read and hash much.
+        client: Its client.
 
     Attributes:
+        address: The address.
+        settings: The client's.
+        connection: How the client reaches it.
         on_sent: Called with further numbers of bytes that are sent.
         sent: The number of bytes of the bodies of requests, each attempt of a streamed one.
         received: The number of bytes of the bodies of answers.
         parts: How long the parts of an upload may be.
     """
 
-    def __init__(
-        self,
-        address: Address,
-        run: Run,
-        stream: Streaming,
-        settings: ClientSettings,
-        connection: ConnectionOptions,
-        run_in_workers: RunInWorkers,
-    ) -> None:
-        self.address = address
-        self.settings = settings
-        self.connection = connection
-        self._run = run
-        self._run_in_workers = run_in_workers
-        self._stream = stream
+    def __init__(self, client: AsyncDriver) -> None:
+        self.address = client._transport.gateways.current.address  # noqa: SLF001
+        self.settings = client.settings
+        self.connection = client._connection  # noqa: SLF001
+        self._run = client._run  # noqa: SLF001
+        self._run_in_workers = client._run_in_workers  # noqa: SLF001
+        self._stream = client._stream  # noqa: SLF001
         self.on_sent: Callable[[int], None] = lambda count: None
         self.sent = 0
         self.received = 0

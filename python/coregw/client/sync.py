@@ -1,29 +1,35 @@
-"""`Client`, which blocks, and what it opens: published names and files."""
+"""`Client`, which blocks, and the published names of its gateway.
+
+Made of `aio` by ``python tests/helpers/unasync.py``: change that one, and run it.
+"""
 
 from __future__ import annotations
 
-import io
-import os
-import threading
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, TypeVar
 
 from coregw import _core, client
 from coregw.client import operations
-from coregw.client.file_ranges import Cached, Position, copied
-from coregw.client.files import as_bytes
+from coregw.client.driver import Observed
+from coregw.client.files import as_bytes, pipe_content
+from coregw.client.open_files import File
 from coregw.client.operations.steps import Steps
 from coregw.client.query import Proven, Query, map_proof, resolve, scan
 from coregw.client.settings import ClientSettings
-from coregw.client.sync_driver import BlockingDriver
-from coregw.client.transport.gateways import watch_forks
+from coregw.client.sync_driver import BlockingDriver, on_loop
+from coregw.errors import Unavailable
 from coregw.messages import Delta, MutationReceipt
 from coregw.verify import Buffer, CidLike, PathLike
 
-__all__ = ["Client", "File", "FileClient"]
+if TYPE_CHECKING:
+    from coregw.trust.store import TrustStore
+
+__all__ = ["Client", "Publications"]
 
 T = TypeVar("T")
+
+_ATTEMPTS: Final = 8
 
 
 class Client(BlockingDriver):
@@ -53,14 +59,15 @@ class Client(BlockingDriver):
     @property
     def publications(self) -> client.Publications:
         """The published names of the gateway."""
-        from coregw.client.publications import Publications  # noqa: PLC0415 - few programs need it
-
         return Publications(self._run, self.settings, self.root, self._observed, self._trust)
 
     # Payloads and new roots
 
     def put_payload(self, data: Buffer | Path, codec: str | int = "raw", hash: str = "sha2-256") -> str:
         """Store a payload and return its CID; see `operations.payloads.put_payload`."""
+        if isinstance(data, Path):
+            piped = pipe_content(data, self.settings.max_payload_bytes)
+            data = data if piped is None else piped
         return self._run(operations.payloads.put_payload(self.settings, data, codec, hash))
 
     def put_payloads(self, datas: Iterable[Buffer], codec: str | int = "raw") -> list[str]:
@@ -226,7 +233,8 @@ class Client(BlockingDriver):
         self, a: CidLike, b: CidLike, prefix: PathLike = ()
     ) -> Generator[client.FolderDifference, None, None]:
         """Yield every difference between two folders, attributes included; see `operations.diff`."""
-        return self._stream(operations.diff.folder_differences(self.settings, self.root(a), self.root(b), prefix))
+        a, b = self.root(a), self.root(b)
+        return self._stream(operations.diff.folder_differences(self.settings, a, b, prefix))
 
     def locate(self, root: CidLike, path: PathLike) -> tuple[str, list[str]]:
         """Return the CID and prefix to list for a path; see `operations.tree.locate`."""
@@ -261,7 +269,8 @@ class Client(BlockingDriver):
         self, path: Path, *, name: str | None = None, progress: operations.car_import.Advance | None = None
     ) -> operations.car_import.ImportedCar:
         """Send a CAR file to the gateway, which imports all of it or nothing; see `car_import.import_car`."""
-        return self._run(operations.car_import.import_car(self.settings, path, name, progress, self._parts))
+        steps = operations.car_import.import_car(self.settings, path, name, progress, self._parts)
+        return self._run(steps)
 
     # Folders
 
@@ -278,22 +287,43 @@ class Client(BlockingDriver):
         use_cache: bool = True,
         progress: Callable[[int], None] = lambda count: None,
     ) -> client.Added:
-        """Add a folder or a file, and return its root with what was added and skipped; see `AsyncClient.add`.
+        """Add a folder or a file, as ``coregw add`` does, and return its root with what was added and skipped.
 
-        It works with connections of its own in another thread, which also calls `progress`.
+        Runs in another thread with connections of its own, where `progress` is called, too.
+
+        Args:
+            path: The folder or file.
+            suite: The hash function of the trees: ``sha2-256`` or ``blake3``.
+            attributes: What is recorded besides the bytes: ``all``; ``no-times``; ``exec``, only symbolic links and
+                whether files are executable; or ``none``.
+            owner: Whether the numeric ids of owner and group are recorded.
+            xattrs: Whether extended attributes are recorded.
+            exclude: Patterns of what is left out, in the syntax of ``.gitignore``, relative to `path`. They come before
+                those of ``.coregwignore`` files.
+            gitignore: Whether ``.gitignore`` files count as well.
+            use_cache: Whether files that have not changed since they were added last are not read.
+            progress: Called with further numbers of bytes of files that were read or found unchanged.
+
+        Raises:
+            InvalidInput: A name is not UTF-8 or a path too long (code ``invalid_path``; the message names the file), or
+                `path` is neither a folder nor a regular file, or an argument is none of those above.
+            OSError: `path` can't be read.
+            StorageFull: The gateway can't store more.
         """
-        return self._in_thread(
-            lambda client: client.add(
+        from coregw.client.folders.add import add_path  # noqa: PLC0415 - few programs need it
+
+        return on_loop(
+            lambda client: add_path(
+                client,
                 path,
                 suite=suite,
-                attributes=attributes,
-                owner=owner,
-                xattrs=xattrs,
+                recorded=(attributes, owner, xattrs),
                 exclude=exclude,
                 gitignore=gitignore,
                 use_cache=use_cache,
                 progress=progress,
-            )
+            ),
+            self,
         )
 
     def get(
@@ -314,27 +344,57 @@ class Client(BlockingDriver):
         use_cache: bool = True,
         progress: Callable[[int], None] = lambda count: None,
     ) -> client.Restored:
-        """Write the verified tree of a map root to the folder `dest`, or update that; see `AsyncClient.get`.
+        """Write the verified tree of a map root to the folder `dest`, or update that.
 
-        It works with connections of its own in another thread, which also calls `progress`.
+        A new or empty `dest` gets the whole tree or nothing. In any other, files that have the right bytes stay, and
+        each of the others is replaced when its new version is complete; so after a failure the same call continues.
+
+        Runs in another thread with connections of its own, where `progress` is called, too.
+
+        Args:
+            root: A map root.
+            dest: The folder. Its parent must exist.
+            delete: Whether what is in `dest` but not in the tree is deleted, except for what `add` leaves out:
+                ``.git``, and what patterns in ``.coregwignore`` files of `dest` exclude.
+            delete_excluded: Whether that is deleted as well.
+            exclude: Patterns of what else is not deleted, as for `add`. Nothing of the tree is left out.
+            gitignore: Whether ``.gitignore`` files count as well.
+            in_place: Whether a new `dest` is filled file by file as well.
+            links: Which symbolic links are made: those that stay inside `dest`, or ``all``, as they are recorded.
+            allow_git: Whether what is in a ``.git`` that was there may be changed: git runs programs that it names.
+            owners: Whether owners, and set-uid and set-gid bits, are restored.
+            xattrs: Whether extended attributes are restored; to root, those of users only (``user.``).
+            xattr_names: Extended attributes that are restored in any case.
+            use_cache: Whether files that have not changed since they were restored last are not read.
+            progress: Called with further numbers of bytes that were written or compared.
+
+        Raises:
+            InvalidInput: `root` is not a map root; a path can't be made here, and the message names it; another
+                process is restoring `dest`; or a file of patterns in it can't be read or parsed.
+            OSError: The file system refused an operation.
+            PayloadNotFound: The gateway does not hold a payload.
+            TooLarge: The tree has more bytes than are free on the disk, or more entries than the client's settings
+                allow.
         """
-        return self._in_thread(
-            lambda client: client.get(
+        from coregw.client.folders.destination import Extras  # noqa: PLC0415 - few programs need it
+        from coregw.client.folders.restore import Deletion, restore_folder  # noqa: PLC0415 - the same
+        from coregw.folders.caches import RestoreCache  # noqa: PLC0415 - the same
+
+        root, extras = self.root(root), Extras(owners, xattrs, tuple(xattr_names))
+        return on_loop(
+            lambda client: restore_folder(
+                client,
                 root,
                 dest,
-                delete=delete,
-                delete_excluded=delete_excluded,
-                exclude=exclude,
-                gitignore=gitignore,
+                delete=Deletion(delete_excluded, exclude, gitignore) if delete or delete_excluded else None,
                 in_place=in_place,
                 links=links,
                 allow_git=allow_git,
-                owners=owners,
-                xattrs=xattrs,
-                xattr_names=xattr_names,
-                use_cache=use_cache,
+                extras=extras,
+                cache=RestoreCache.of(dest) if use_cache else None,
                 progress=progress,
-            )
+            ),
+            self,
         )
 
     def diff_tree(
@@ -347,14 +407,18 @@ class Client(BlockingDriver):
         gitignore: bool = False,
         as_added: bool = False,
     ) -> client.ComparedFolder:
-        """Compare a root with a folder or file of this machine; see `AsyncClient.diff_tree`.
+        """Compare a root with a folder or file of this machine; see `coregw.client.folders.compare.compare_folder`.
 
-        It works with connections of its own in another thread.
+        Runs in another thread with connections of its own, and reads files in threads.
         """
-        return self._in_thread(
-            lambda client: client.diff_tree(
-                root, path, attributes=attributes, exclude=exclude, gitignore=gitignore, as_added=as_added
-            )
+        from coregw.client.folders.compare import compare_folder  # noqa: PLC0415 - few programs need it
+
+        root = self.root(root)
+        return on_loop(
+            lambda client: compare_folder(
+                client, root, path, attributes=attributes, exclude=exclude, gitignore=gitignore, as_added=as_added
+            ),
+            self,
         )
 
     def mirror(
@@ -367,16 +431,21 @@ class Client(BlockingDriver):
         line: str = "",
         progress: Callable[[int], None] = lambda count: None,
     ) -> client.Mirrored:
-        """Copy a root and everything below it to another gateway, by what differs; see `AsyncClient.mirror`.
+        """Copy a root and everything below it to another gateway, by what differs; see `coregw.client.mirror`.
 
-        It works with connections of its own in another thread, which also calls `progress`.
+        Runs in another thread with connections of its own, where `progress` is called, too.
         """
+        from coregw.client.mirror import mirror  # noqa: PLC0415 - few programs need it
+        from coregw.client.mirror_side import Side  # noqa: PLC0415 - the same
 
-        async def copy(source: client.AsyncClient) -> client.Mirrored:
-            async with destination._asynchronous() as there:
-                return await source.mirror(root, there, bases=bases, payloads=payloads, line=line, progress=progress)
-
-        return self._in_thread(copy)
+        root, bases = self.root(root), [self.root(base) for base in bases]
+        return on_loop(
+            lambda source, there: mirror(
+                Side(source), Side(there), root, bases=bases, payloads=payloads, line=line, progress=progress
+            ),
+            self,
+            destination,
+        )
 
     def mirror_published(
         self,
@@ -389,201 +458,119 @@ class Client(BlockingDriver):
         payloads: bool = True,
         progress: Callable[[int], None] = lambda count: None,
     ) -> client.MirroredName:
-        """Copy what is published under a name, and publish it there, too; see `AsyncClient.mirror_published`.
+        """Copy what is published under a name, and publish it there, too; see `coregw.client.mirror`.
 
-        It works with connections of its own in another thread, which also calls `progress`.
+        Runs in another thread with connections of its own, where `progress` is called, too.
         """
+        from coregw.client.mirror import mirror_published  # noqa: PLC0415 - few programs need it
+        from coregw.client.mirror_side import Side  # noqa: PLC0415 - the same
 
-        async def copy(source: client.AsyncClient) -> client.MirroredName:
-            async with destination._asynchronous() as there:
-                return await source.mirror_published(
-                    scope,
-                    name,
-                    there,
-                    token=token,
-                    destination_token=destination_token,
-                    payloads=payloads,
-                    progress=progress,
-                )
-
-        return self._in_thread(copy)
-
-    def _in_thread(self, work: Callable[[client.AsyncClient], Coroutine[None, None, T]]) -> T:
-        """Return what `work` returns for an asyncio client of the same gateway, in another thread."""
-        from coregw.concurrency import EventLoopThread  # noqa: PLC0415 - so that this module loads no asyncio
-
-        async def run() -> T:
-            async with self._asynchronous() as client:
-                return await work(client)
-
-        with EventLoopThread() as thread:
-            return thread.call(run())
-
-    def _asynchronous(self) -> client.AsyncClient:
-        """Return an asyncio client of the same gateways, with what this one knows of them."""
-        from coregw.client.aio import AsyncClient  # noqa: PLC0415 - so that this module loads no asyncio
-
-        return AsyncClient(self._given, self.settings, self._connection, self._transport.gateways, trust=self._trust)
+        tokens, observed = (token, destination_token), self._observed
+        return on_loop(
+            lambda source, there: mirror_published(
+                Side(source),
+                Side(there),
+                scope,
+                name,
+                tokens,
+                payloads=payloads,
+                progress=progress,
+                observed=observed,
+            ),
+            self,
+            destination,
+        )
 
 
-_READ1_BYTES = 64 << 10
+class _Run(Protocol):
+    """Drives an operation of a blocking client."""
+
+    def __call__(self, steps: Steps[T], /) -> T: ...
 
 
-class FileClient(Protocol):
-    """What an open file needs of `coregw.client.Client`."""
+class Publications:
+    """The published names of a blocking client's gateway. `AsyncPublications` has the same methods.
 
-    settings: ClientSettings
+    `verified` returns what the name's signed log proves. Without a log, a record is what the gateway says. With a trust
+    store, it is at least no older than what it said before: a rollback, and another root for the same revision, raise
+    `ProofError`.
 
-    @property
-    def cache(self) -> Cached:
-        """What the open files of the client keep."""
-
-    def run(self, steps: Steps[T]) -> T:
-        """Drive an operation to its end, and return its value."""
-
-
-class File(io.BufferedIOBase):
-    """A file that is read from a gateway: seekable, read-only, and every byte verified before it is returned.
-
-    Only the payloads that hold what is read are fetched; they are cached by the client, for all of its files. A read
-    that continues where the last one ended fetches more and more ahead, up to ``read_ahead_bytes`` of the settings.
-
-    Safe to share between threads, which share the position; `read_at` has none. After a fork each process has its own.
-    A copy that is pickled has a client of its own, with the same addresses, settings and credentials. Closing a file
-    does not close its client.
-
-    Args:
-        client: The client.
-        target: The CID of a payload, or of a list of payloads whose measures are their sizes.
-        recorded: The size that a record says the file has, if there is one. What is read has to agree.
-        offset: The position.
-
-    Attributes:
-        cid: The file's CID.
-        mode: ``rb``.
-
-    Raises:
-        InvalidInput: The target is a map (code ``kind_mismatch``).
+    `token` is that of the gateway's administration routes; None sends the client's own credentials.
     """
 
-    mode = "rb"
+    def __init__(
+        self,
+        run: _Run,
+        settings: ClientSettings,
+        root: Callable[[CidLike], CidLike],
+        observed: Observed,
+        trust: TrustStore | None,
+    ) -> None:
+        """Made by `Client`.
 
-    def __init__(self, client: FileClient, target: CidLike, recorded: int | None = None, offset: int = 0) -> None:
-        self._client = client
-        self._position = Position(client.settings, client.cache, target, recorded, offset)
-        self._lock = threading.RLock()
-        self.cid = self._position.reading.target.text
-        watch_forks(self)
+        Args:
+            run: Drives an operation of the client.
+            settings: The client's.
+            root: Returns the root that a name of the trust store stands for.
+            observed: Remembers a record in the trust store.
+            trust: The trust store, if any.
+        """
+        self._run = run
+        self._settings = settings
+        self._root = root
+        self._observed = observed
+        self._trust = trust
 
-    def forked(self) -> object:
-        """Forget what a thread of the parent process may hold."""
-        kept, self._lock = self._lock, threading.RLock()
-        return kept
+    def get(self, scope: str, name: str, *, token: str | None = None, force: bool = False) -> client.PublishedRecord:
+        """Return the newest revision of a name; see `operations.publications.published`.
 
-    def __reduce__(self) -> tuple[object, ...]:
-        self._check_open()
-        reading = self._position.reading
-        return type(self), (self._client, self.cid, reading.recorded, self._position.offset)
+        With `force`, a rollback or fork is returned, too, and is what the trust store knows from then on.
+        """
+        return self._noted(operations.publications.published(self._settings, scope, name, token), force)
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__module__}.{type(self).__qualname__} {self.cid}{' closed' if self.closed else ''}>"
+    def verified(
+        self,
+        scope: str,
+        name: str,
+        policy: operations.publications.Policy,
+        *,
+        revision: int | None = None,
+        force: bool = False,
+    ) -> operations.publications.VerifiedPublication:
+        """Return the newest revision of a name, verified by its signed log; see `operations.publications.verified`.
 
-    @property
-    def name(self) -> str:
-        """The file's CID."""
-        return self.cid
-
-    @property
-    def size(self) -> int:
-        """The size in bytes. The first use may send a request; see `coregw.client.file_ranges.Reading.size`."""
-        with self._lock:
-            self._check_open()
-            return self._client.run(self._position.reading.size())
-
-    def readable(self) -> bool:
-        """Return True."""
-        self._check_open()
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        self._check_open()
-        return True
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        """Return the next bytes, fewer than `size` only at the end of the file; all that follow for -1 or None.
+        With a trust store, the checkpoint must continue the one that was verified last, and is remembered; `force`
+        replaces that by whatever meets the policy.
 
         Raises:
-            InvalidInput: The target is not a file: the elements of its list are not payloads of the proven sizes.
-            PayloadNotFound: The gateway says that it does not hold a payload.
-            ProofError: An answer is not proven.
-            Unavailable: The gateway can't be reached.
-            ValueError: The file is closed.
+            Unavailable: Other processes remember other checkpoints of the log meanwhile, again and again.
         """
-        with self._lock:
-            self._check_open()
-            if size is not None and size >= 0 and (found := self._position.kept(size)) is not None:
+        origin = policy.origin
+        for _ in range(_ATTEMPTS):
+            held = self._head(origin)
+            before = None if force else held
+            steps = operations.publications.verified(self._settings, scope, name, policy, before, revision)
+            found = self._run(steps)
+            if self._kept(origin, held, found.note):
                 return found
-            return self._client.run(self._position.read(size))
+        raise Unavailable(f"verify {scope}/{name}: other processes remember other checkpoints of its log meanwhile")
 
-    def read1(self, size: int = -1, /) -> bytes:
-        """Return the next bytes, at most `size`; about 64 KiB for -1. See `read`."""
-        return self.read(size if size >= 0 else _READ1_BYTES)
+    def publish(self, scope: str, name: str, root: CidLike, *, token: str | None = None) -> client.PublishedRecord:
+        """Publish a root as the next revision of a name; see `operations.publications.publish_next`."""
+        root = self._root(root)
+        return self._noted(operations.publications.publish_next(self._settings, scope, name, root, token))
 
-    def readinto(self, buffer: Buffer, /) -> int:
-        """Read into a buffer, and return how many bytes; fewer than it has only at the end. See `read`."""
-        return copied(self.read(memoryview(buffer).nbytes), buffer)
+    def freeze(self, scope: str, name: str, *, token: str | None = None) -> client.PublishedRecord:
+        """Freeze a name for good; see `operations.publications.freeze`."""
+        return self._noted(operations.publications.freeze(self._settings, scope, name, token))
 
-    def readinto1(self, buffer: Buffer, /) -> int:
-        """Read into a buffer, and return how many bytes. See `read`."""
-        return self.readinto(buffer)
+    def _noted(self, steps: Steps[client.PublishedRecord], force: bool = False) -> client.PublishedRecord:
+        return self._observed(self._run(steps), force)
 
-    def readline(self, size: int | None = -1, /) -> bytes:
-        """Return the next line with its end, or at most `size` bytes of it; empty at the end of the file."""
-        with self._lock:
-            self._check_open()
-            limit = -1 if size is None else size
-            if limit < 0 and (found := self._position.kept_line()) is not None:
-                return found
-            return self._client.run(self._position.line(limit))
+    def _head(self, origin: str) -> str | None:
+        """Return the checkpoint that is remembered; it blocks."""
+        return None if self._trust is None else self._trust.head(origin)
 
-    def read_at(self, offset: int, size: int) -> bytes:
-        """Return at most `size` bytes from `offset` on, without the position. Several threads can do so at once.
-
-        Raises:
-            ValueError: `offset` is negative, or the file closed. Otherwise as `read`.
-        """
-        self._check_open()
-        return self._client.run(self._position.read_at(offset, size))
-
-    def peek(self, size: int = 0, /) -> bytes:
-        """Return some of the next bytes without moving; none only at the end of the file. `size` is ignored."""
-        with self._lock:
-            self._check_open()
-            return self._client.run(self._position.peek())
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Move, and return the position. From the end, the first use may send a request, as `size`.
-
-        Raises:
-            ValueError: The position would be negative, `whence` is unknown, or the file is closed.
-        """
-        with self._lock:
-            self._check_open()
-            return self._client.run(self._position.seek(offset, whence))
-
-    def tell(self) -> int:
-        """Return the position in bytes from the start."""
-        with self._lock:
-            self._check_open()
-            return self._position.offset
-
-    def close(self) -> None:
-        """Close the file, not its client. Idempotent."""
-        if not self.closed and "_position" in vars(self):  # the finalizer closes what __init__ refused, too
-            self._position.forget()
-        super().close()
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise ValueError("I/O operation on a closed file")
+    def _kept(self, origin: str, held: str | None, note: str) -> bool:
+        """Remember a checkpoint, unless another process has done so meanwhile; it blocks."""
+        return self._trust is None or self._trust.advance(origin, held, note)

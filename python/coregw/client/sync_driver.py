@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from coregw import client
 from coregw.client.driver import ClientBase
 from coregw.client.operations.steps import Steps, Stream, StreamItem, resume
 from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings, ConnectionOptions
@@ -20,9 +22,22 @@ if TYPE_CHECKING:
     from coregw.client.static.transport import BlockingStaticTransport
     from coregw.trust.store import TrustStore
 
-__all__ = ["BlockingDriver"]
+__all__ = ["BlockingDriver", "on_loop"]
 
 T = TypeVar("T")
+
+
+def on_loop(work: Callable[..., Coroutine[Any, Any, T]], *clients: BlockingDriver) -> T:
+    """Return what `work` returns for asyncio clients of the same gateways, in another thread."""
+    from coregw.concurrency import EventLoopThread  # noqa: PLC0415 - so that this module loads no asyncio
+
+    async def run() -> T:
+        async with AsyncExitStack() as stack:
+            made = [each._asynchronous() for each in clients]  # noqa: SLF001 - for this
+            return await work(*[await stack.enter_async_context(each) for each in made])
+
+    with EventLoopThread() as thread:
+        return thread.call(run())
 
 
 class BlockingDriver(ClientBase):
@@ -59,6 +74,12 @@ class BlockingDriver(ClientBase):
     def close(self) -> None:
         """Close the connections."""
         self._transport.close()
+
+    def _asynchronous(self) -> client.AsyncClient:
+        """Return an asyncio client of the same gateways, with what this one knows of them."""
+        from coregw.client.aio import AsyncClient  # noqa: PLC0415 - so that this module loads no asyncio
+
+        return AsyncClient(self._given, self.settings, self._connection, self._transport.gateways, trust=self._trust)
 
     def run(self, steps: Steps[T]) -> T:
         """Drive an operation of `coregw.client.operations` to its end, and return its value. Raises what it raises."""

@@ -22,20 +22,21 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Final, Protocol, TypeVar, TypeVarTuple
 
 from msgspec import UNSET, UnsetType
 
 from coregw import _core
 from coregw.client.operations.mutate import Changes
-from coregw.concurrency import for_each, in_thread
+from coregw.concurrency import for_each, in_stoppable_thread, in_thread
 from coregw.errors import Conflict, RootNotFound, TooLarge, Unavailable
 from coregw.folders.caches import UploadCache
-from coregw.folders.tree import ALL, ATTRIBUTES_PATH, Recorded, Skipped, Survey
+from coregw.folders.tree import ALL, ATTRIBUTES_PATH, Level, Recorded, Skipped, Survey, survey
 from coregw.messages import Change, Endpoint
 from coregw.verify import CidLike
 
-__all__ = ["AddProgress", "Added", "FolderSink", "add_folder"]
+__all__ = ["AddProgress", "Added", "FolderSink", "add_folder", "add_path"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -118,6 +119,27 @@ class AddProgress:
     hashed: Callable[[int], None] = field(default=_ignore)
     sending: Callable[[int], None] = field(default=_ignore)
     sent: Callable[[int], None] = field(default=_ignore)
+
+
+async def add_path(
+    client: FolderSink,
+    path: Path,
+    *,
+    suite: str,
+    recorded: tuple[Level, bool, bool],
+    exclude: Sequence[str],
+    gitignore: bool,
+    use_cache: bool,
+    progress: Callable[[int], None],
+) -> Added:
+    """Survey a folder or file and add it, as `coregw.client.AsyncClient.add`, which describes the arguments.
+
+    `recorded` has its `attributes`, `owner` and `xattrs`.
+    """
+    level = Recorded(*recorded)
+    found = await in_stoppable_thread(survey, path, exclude, gitignore, "add", None)
+    cache = UploadCache.of(path, f"{suite} fastcdc 64 KiB") if use_cache else None
+    return await add_folder(client, found, suite, AddProgress(hashed=progress), cache, level)
 
 
 async def add_folder(

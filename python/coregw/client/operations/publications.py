@@ -23,6 +23,7 @@ from coregw.tlog.tree import EMPTY_ROOT
 from coregw.verify import CidLike
 
 __all__ = [
+    "Policy",
     "VerifiedPublication",
     "add_checkpoint",
     "check_name",
