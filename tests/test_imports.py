@@ -82,7 +82,7 @@ MAX_LINES_OF_MODULE = 700
 MAX_MODULES_IN_FOLDER = 40
 
 # May only shrink.
-MAX_MODULES = 236
+MAX_MODULES = 235
 
 PYTHON = python_graph(PACKAGE)
 GRAPHS: dict[str, Graph] = {"coregw": PYTHON} | {

@@ -1993,6 +1993,42 @@ def is_media_type(value: bytes, offers: Sequence[str]) -> bool:
     True
     """
 
+class Origins:
+    """Which hosts the requests to one server may name, and which web pages may write.
+
+    Args:
+        hosts: ``*``, ``auto``, or host names separated by commas. ``auto`` allows all hosts, but on loopback only
+            addresses and names without a dot. Names besides these are allowed with addresses and names of localhost.
+        allowed_origin: ``*`` or the origin whose pages may write besides the server's own.
+        listens_on: The name or address that the server binds.
+
+    Raises:
+        InvalidInput: If one of the hosts is not a host name.
+
+    >>> Origins("auto", "none", "127.0.0.1").refusal(b"GET", b"example.org", None, None)[0]
+    'misdirected_request'
+    """
+
+    def __init__(self, hosts: str, allowed_origin: str, listens_on: str) -> None: ...
+    def refusal(
+        self, method: bytes, host: bytes | None, origin: bytes | None, site: bytes | None
+    ) -> tuple[str, str] | None:
+        """Return why a request is refused, as a code of errors and a sentence; None if it is not. O(bytes).
+
+        Args:
+            method: The method.
+            host: The value of Host, or None.
+            origin: The value of Origin, or None.
+            site: The value of Sec-Fetch-Site, or None.
+        """
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address to listen on is reachable from this machine only.
+
+    >>> is_loopback("localhost"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+
 def negotiate(accept: bytes, offers: Sequence[str]) -> int | None:
     """Return the index of the media type that Accept wants most; None if it wants none of them.
 

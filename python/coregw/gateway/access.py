@@ -7,13 +7,13 @@ constant time.
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
+from coregw._core import is_loopback
 from coregw.errors import InvalidInput, Unauthorized
 from coregw.gateway.description import Description
 
@@ -105,16 +105,9 @@ class WriteAccess:
 
 def warn_of_open_writes(settings: Settings) -> None:
     """Log a warning if whoever reaches the gateway from another machine may write."""
-    if not settings.read_only and not os.environ.get(WRITE_TOKEN_VARIABLE) and not _is_loopback(settings.host):
+    if not settings.read_only and not os.environ.get(WRITE_TOKEN_VARIABLE) and not is_loopback(settings.host):
         logging.getLogger("coregw.gateway").warning(
             "everybody who reaches %s may write: set %s, or read_only, or leave only reading to others by a proxy",
             settings.host,
             WRITE_TOKEN_VARIABLE,
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -32,7 +32,6 @@ from coregw.gateway.context import Gateway
 from coregw.gateway.control import control_file, listen_for_control
 from coregw.gateway.description import DESCRIPTION, Description
 from coregw.gateway.http.dispatch import Dispatcher
-from coregw.gateway.http.origins import ANY
 from coregw.gateway.http.problems import handle_exception
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.http.requests import query_parameters
@@ -148,7 +147,7 @@ async def serve_management(
             except Unavailable as error:  # serving the data is more important
                 logger.error("no command can reach this gateway: %s", error)
             else:
-                local = replace(settings, hosts=ANY)  # no web page can connect to the socket
+                local = replace(settings, hosts="*")  # no web page can connect to the socket
                 app = create_management_app(
                     management, AccessToken(str(control_file(directory)), control.token), is_private=True
                 )

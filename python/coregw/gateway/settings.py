@@ -17,8 +17,8 @@ from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Self
 
+from coregw._core import Origins
 from coregw.errors import InvalidInput
-from coregw.gateway.http.origins import check_hosts
 from coregw.gateway.limits.peers import LOOPBACK, Proxies
 from coregw.store.addresses import masked
 from coregw.text import without_surrogates
@@ -169,7 +169,7 @@ class Settings:
             example = "an origin such as https://example.org, * or none"
             raise InvalidInput(f"setting allow_origin is {self.allow_origin!r}, expected {example}")
         self._check_store()
-        check_hosts(self.hosts)
+        Origins(self.hosts, self.allow_origin, self.host)  # refuses what is no host name
         Proxies(self.proxies)
         _ = self.management_host_and_port
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`conditions`] | preconditions and ranges: RFC 9110 sections 13 and 14, and `entity-bytes` of trustless gateways |
 //! | [`media`] | media types, Accept and its weights: RFC 9110 sections 8.3 and 12.5.1 |
+//! | [`origins`] | Host and Origin: which names a gateway answers to, and which web pages may write |
 //!
 //! A value is the bytes of a field; if a request has several lines of it, they are joined with commas (RFC 9110 section
 //! 5.3). Malformed values are no errors: each function says what they stand for. All work is linear in the value's length.
@@ -11,6 +12,7 @@
 
 pub mod conditions;
 pub mod media;
+pub mod origins;
 
 /// `text` without optional whitespace (RFC 9110 section 5.6.3) at both ends.
 fn trimmed(text: &[u8]) -> &[u8] {

@@ -1,7 +1,8 @@
-//! The rules of HTTP by vectors, which tests/gateway/http/test_rules.py runs through the binding.
+//! The rules of HTTP by vectors. Tests of the routes show that the gateway asks them.
 
 use coregw_front::conditions::{EntityBytes, Precondition, Selection, entity_bytes, evaluate, select};
 use coregw_front::media::{MediaType, negotiate};
+use coregw_front::origins::{Origins, Refusal, Source};
 use serde_json::{Value, json};
 
 fn vectors(section: &str) -> Vec<Value> {
@@ -98,4 +99,33 @@ fn accept_chooses_by_specificity_weight_and_order() {
         let chosen = negotiate(field(&vector, "accept").expect("a value"), &offers(&vector));
         assert_eq!(vector["chosen"], json!(chosen), "{vector}");
     }
+}
+
+#[test]
+fn hosts_and_pages_are_allowed_by_the_policy() {
+    for vector in vectors("origins") {
+        let text = |name: &str| vector[name].as_str().expect("text");
+        let policy = Origins::new(text("hosts"), text("allowed"), text("listens_on")).expect("hosts");
+        let method = text("method").as_bytes();
+        let [host, origin, site] = ["host", "origin", "site"].map(|name| field(&vector, name));
+        let code = policy.refusal(&Source { method, host, origin, site }).map(|refusal| match refusal {
+            Refusal::Host(_) => "misdirected_request",
+            Refusal::Page(_) => "forbidden_origin",
+        });
+        assert_eq!(vector["code"], json!(code), "{vector}");
+    }
+}
+
+#[test]
+fn a_malformed_host_of_a_policy_is_refused() {
+    for text in ["https://example.org", "example.org:80", "a b", "example.org,", ".example.org", "", "\u{e9}.org"] {
+        assert!(Origins::new(text, "none", "::1").is_err(), "{text:?}");
+    }
+}
+
+#[test]
+fn a_refusal_shows_what_is_visible_of_a_header() {
+    let shown = Refusal::Host(b"a'\\\x1b\xff".to_vec()).to_string();
+    assert!(shown.starts_with(r"'a\'\\\x1b\xff' is not a host"), "{shown}");
+    assert!(Refusal::Page(Some(vec![b'x'; 1 << 20])).to_string().len() < 300);
 }

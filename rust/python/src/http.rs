@@ -4,6 +4,7 @@ use core::InputCode;
 use coregw_core as core;
 use coregw_front::conditions::{self, EntityBytes, Precondition, Selection};
 use coregw_front::media::{self, MediaType};
+use coregw_front::origins::{self, Refusal, Source};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -123,4 +124,65 @@ pub fn negotiate(accept: &[u8], offers: Vec<String>) -> PyResult<Option<usize>> 
 fn parsed(offers: &[String]) -> PyResult<Vec<MediaType>> {
     let malformed = |text: &str| PyValueError::new_err(format!("{text:?} is not a media type"));
     offers.iter().map(|text| MediaType::parse(text.as_bytes()).ok_or_else(|| malformed(text))).collect()
+}
+
+/// Which hosts the requests to one server may name, and which web pages may write.
+///
+/// Args:
+///     hosts: ``*``, ``auto``, or host names separated by commas. ``auto`` allows all hosts, but on loopback only
+///         addresses and names without a dot. Names besides these are allowed with addresses and names of localhost.
+///     allowed_origin: ``*`` or the origin whose pages may write besides the server's own.
+///     listens_on: The name or address that the server binds.
+///
+/// Raises:
+///     InvalidInput: If one of the hosts is not a host name.
+///
+/// >>> Origins("auto", "none", "127.0.0.1").refusal(b"GET", b"example.org", None, None)[0]
+/// 'misdirected_request'
+#[pyclass(frozen, module = "coregw._core")]
+pub struct Origins(origins::Origins);
+
+#[pymethods]
+impl Origins {
+    #[new]
+    fn new(hosts: &str, allowed_origin: &str, listens_on: &str) -> PyResult<Self> {
+        let made = origins::Origins::new(hosts, allowed_origin, listens_on);
+        made.map(Self).map_err(|origins::BadName(name)| {
+            let shown: String = name.chars().take(100).collect();
+            let expected = "names such as gateway.example.org, separated by commas, * or auto";
+            invalid(InputCode::InvalidRequest, format!("setting hosts has {shown:?}, expected {expected}"))
+        })
+    }
+
+    /// Return why a request is refused, as a code of errors and a sentence; None if it is not. O(bytes).
+    ///
+    /// Args:
+    ///     method: The method.
+    ///     host: The value of Host, or None.
+    ///     origin: The value of Origin, or None.
+    ///     site: The value of Sec-Fetch-Site, or None.
+    #[pyo3(signature = (method, host, origin, site))]
+    fn refusal(
+        &self,
+        method: &[u8],
+        host: Option<&[u8]>,
+        origin: Option<&[u8]>,
+        site: Option<&[u8]>,
+    ) -> Option<(&'static str, String)> {
+        let refusal = self.0.refusal(&Source { method, host, origin, site })?;
+        let code = match refusal {
+            Refusal::Host(_) => "misdirected_request",
+            Refusal::Page(_) => "forbidden_origin",
+        };
+        Some((code, refusal.to_string()))
+    }
+}
+
+/// Whether a name or address to listen on is reachable from this machine only.
+///
+/// >>> is_loopback("localhost"), is_loopback("::1"), is_loopback("0.0.0.0")
+/// (True, True, False)
+#[pyfunction]
+pub fn is_loopback(host: &str) -> bool {
+    origins::is_loopback(host)
 }

@@ -72,7 +72,9 @@ mod _core {
     #[pymodule_export]
     use crate::folders::upload::{FolderLines, FolderUpload, PayloadBatch};
     #[pymodule_export]
-    use crate::http::{entity_bytes, is_media_type, negotiate, precondition_status, select_range};
+    use crate::http::{
+        Origins, entity_bytes, is_loopback, is_media_type, negotiate, precondition_status, select_range,
+    };
     #[pymodule_export]
     use crate::list::List;
     #[pymodule_export]

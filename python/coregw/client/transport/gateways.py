@@ -14,7 +14,6 @@ remove its sockets from an event loop that both processes share.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import os
 import re
@@ -30,6 +29,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import pycurl
 
+from coregw._core import is_loopback
 from coregw.client.settings import ClientSettings, ConnectionOptions
 from coregw.client.transport.exchange import is_retryable
 from coregw.errors import CoregwError, InvalidInput, ProofError, Unavailable
@@ -116,7 +116,7 @@ class Address:
             url=f"{parts.scheme}://{netloc}{path}",
             credentials=(user, password) if user or password else None,
             is_secure=parts.scheme == "https",
-            is_loopback=_is_loopback(host),
+            is_loopback=is_loopback(host),
             is_static=is_static,
         )
 
@@ -134,13 +134,6 @@ def _split(text: str) -> tuple[SplitResult, int | None]:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ValueError(text)
     return parts, parts.port
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 LOGGER: Final = "coregw.client"

@@ -36,13 +36,13 @@ from coregw.gateway.http.framing import (
     HEAD_END,
     SHORTEST_HEAD,
     Cycle,
+    Fault,
     Rejected,
     Trailers,
     check_head,
     head_without_upgrade,
     replace_host,
 )
-from coregw.gateway.http.origins import Fault
 from coregw.gateway.http.problems import UNCACHED
 from coregw.gateway.http.replies import json_reply
 from coregw.gateway.http.shared import Shared

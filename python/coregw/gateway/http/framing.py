@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from coregw.gateway.http.origins import BROWSER_HEADERS, Fault, Origins
+from coregw._core import Origins
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGISendEvent, HTTPResponseBodyEvent
@@ -19,6 +19,7 @@ __all__ = [
     "HEAD_END",
     "SHORTEST_HEAD",
     "Cycle",
+    "Fault",
     "HeldFlow",
     "Rejected",
     "Trailers",
@@ -37,7 +38,7 @@ _HOST: Final = re.compile(rb"[0-9A-Za-z!$&'()*+,;=\-._~:\[\]@%]*")
 """The characters of a Host (RFC 3986 section 3.2)."""
 _AUTHORITY: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.\-]*://([^/?#]*)")
 """The start of a target in absolute form (RFC 9112 section 3.2.2), with what stands for Host."""
-_CHECKED: Final = BROWSER_HEADERS | {b"host", b"content-length", b"transfer-encoding"}
+_CHECKED: Final = frozenset([b"host", b"content-length", b"transfer-encoding", b"origin", b"sec-fetch-site"])
 """The headers that `check_head` looks at."""
 
 _MAX_DIGITS: Final = 20  # of a Content-Length; the parser accepts values below 2^64, with any number of zeros before
@@ -49,6 +50,13 @@ _LARGE_BYTES: Final = _WRITE_BUFFER_BYTES
 """A part of a body from this size on is not copied to be sent with its chunk head, and counts until it is freed."""
 
 _Headers = list[tuple[bytes, bytes]]
+
+
+class Fault(NamedTuple):
+    """Why a request is refused: a key of `coregw.errors.ERROR_CODES`, and a sentence."""
+
+    code: str
+    message: str
 
 
 class Rejected(Exception):
@@ -152,7 +160,7 @@ def check_head(
     hosts = length = 0
     host: bytes | None = None
     codings: list[bytes] = []
-    browser: dict[bytes, bytes] | None = None
+    origin = site = None
     for name, value in headers:
         size += len(name) + len(value)
         if name not in _CHECKED:
@@ -168,17 +176,18 @@ def check_head(
             length = int(value)
         elif name == b"transfer-encoding":
             codings.append(value.strip().lower())
+        elif name == b"origin":
+            origin = value
         else:
-            browser = {**(browser or {}), name: value}
+            site = value
     if size > max_bytes:
         raise Rejected(f"the request line and headers are longer than the limit of {max_bytes} bytes")
     if hosts > 1 or (is_http_1_1 and not hosts):
         raise Rejected(f"{hosts} Host headers, expected exactly one")
     if codings and not (is_http_1_1 and codings == [b"chunked"]):  # another coding would be stored undecoded
         raise Rejected("unsupported Transfer-Encoding, expected chunked in HTTP/1.1")
-    if browser is None and (host in origins.known_hosts or not origins.checks_hosts):
-        return length, None
-    return length, origins.fault(method, host, browser or {})
+    refusal = origins.refusal(method, host, origin, site)
+    return length, None if refusal is None else Fault(*refusal)
 
 
 def replace_host(target: bytes, headers: _Headers, *, is_http_1_1: bool) -> None:

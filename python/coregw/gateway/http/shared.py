@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Self
 
-from coregw.gateway.http.origins import Origins
+from coregw._core import Origins
 from coregw.gateway.limits.crowd import Crowd
 from coregw.gateway.limits.iteration import IterationBudget
 from coregw.gateway.limits.pace import Rate
