@@ -133,6 +133,22 @@ async function opensLinksAndEmptyFolders(page: Page): Promise<void> {
   await page.getByText("It leads to “../../out”, which is not in this map.").waitFor();
   await go(page, `#/root/${given.root}/links/long`);
   await page.getByText(/It leads to “\.\.\/x{200}”\./).waitFor();
+  await go(page, `#/root/${given.root}/links/again/page.html`);
+  const on = page.getByRole("link", { name: "Look for “page.html” there" });
+  await page.getByText(/^“links\/again” is a symbolic link, changed at/).waitFor();
+  await on.click();
+  await page.getByText(/^“links\/docs” is a symbolic link, changed at/).waitFor();
+  assert.match(
+    await text(page, "#verified"),
+    /nothing at “links\/docs\/page\.html” itself[\s\S]*“links\/docs” is a symbolic/,
+  );
+  await on.click();
+  await page.locator("pre.preview").waitFor();
+  assert.ok(page.url().endsWith(`${given.root}/docs/page.html`));
+  await go(page, `#/root/${given.root}/hollow/none`);
+  await page.getByText("Nothing is at or below this path in this map.").waitFor();
+  await go(page, `#/root/${given.root}/links/out/none`);
+  await page.getByText("It leads to “../../out”, which is not in this map.").waitFor();
 }
 
 async function pagesThroughFolders(browser: Browser): Promise<void> {

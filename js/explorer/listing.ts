@@ -232,7 +232,7 @@ class AttributeReader {
   }
 }
 
-/** The root of a folder's attributes, proven; null if it has none. */
+/** What a folder's map binds its attributes to, proven; null if it has none. */
 async function attributesRoot(source: Source, root: Root): Promise<string | null> {
   return verifyKey(root.cid, ATTRIBUTES_PATH, await source.proveKey(root.cid.text, ATTRIBUTES_PATH));
 }
@@ -242,18 +242,22 @@ async function readRecord(target: string): Promise<Attributes> {
   return isInside ? decodeAttributes(target) : decodeAttributes(target, await fetchPayload(target, MAX_RECORD_BYTES));
 }
 
-/** What a folder's attributes say of one path, with the proof; null if they do not name it. */
+/** The root of a folder's map of attributes, proven; null if it has none. */
+export async function attributesMap(source: Source, root: Root): Promise<string | null> {
+  const found = await attributesRoot(source, root);
+  return found !== null && new Cid(found).kind === "map" ? found : null;
+}
+
+/** What a map of attributes says of one path, with the proof; null if it does not name it. */
 export async function recordAt(
   source: Source,
-  root: Root,
+  map: string,
   path: readonly string[],
-): Promise<{ map: string; known: Attributes; proof: Proof } | null> {
-  const map = await attributesRoot(source, root);
-  if (map === null || new Cid(map).kind !== "map") return null;
+): Promise<{ known: Attributes; proof: Proof } | null> {
   const verify = (bytes: Uint8Array) => verifyKey(map, path, bytes);
   const bytes = await source.proveKey(map, path);
   const target = verify(bytes);
-  return target === null ? null : { map, known: await readRecord(target), proof: { bytes, verify } };
+  return target === null ? null : { known: await readRecord(target), proof: { bytes, verify } };
 }
 
 /** Compare names as a map orders them. */

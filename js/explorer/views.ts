@@ -7,7 +7,7 @@ import { verifyIndex, verifyKey, verifyRange } from "../src/verify.ts";
 import { derivation } from "./derivation.ts";
 import { asking, bytesText, h, pathText, plural, rejected, short, visible } from "./dom.ts";
 import type { View } from "./ledger.ts";
-import { type Entry, Folder, recordAt } from "./listing.ts";
+import { attributesMap, type Entry, Folder, recordAt } from "./listing.ts";
 import { ALL, hashOf, type Shown } from "./place.ts";
 import { download, preview } from "./preview.ts";
 import { fetchPayload, SourceError } from "./source.ts";
@@ -35,36 +35,51 @@ export async function showRoot(view: View, cid: string, path: readonly string[],
   const target = path.length === 0 ? null : await showKey(view, root, path);
   if (target !== null) await showTarget(view, target, path.at(-1) as string, []);
   const isEmpty = await showMap(view, root, path, shown);
-  if (!isEmpty || target !== null || (path.length > 0 && (await showRecord(view, root, path)))) return;
-  view.main.append(
-    h("p", {}, path.length === 0 ? "The map is empty." : "Nothing is at or below this path in this map."),
-  );
-  await showWayOn(view, root, path);
+  if (!isEmpty || target !== null) return;
+  if (path.length === 0) {
+    view.main.append(h("p", {}, "The map is empty."));
+    return;
+  }
+  const attributes = await attributesMap(view.source, root);
+  if (attributes !== null && (await showRecord(view, root, attributes, path))) return;
+  view.main.append(h("p", {}, "Nothing is at or below this path in this map."));
+  await showWayOn(view, root, attributes, path);
 }
 
-/** Show a symbolic link or an empty folder, which only the folder's attributes name. Returns whether the path is one. */
-async function showRecord(view: View, root: Root, path: readonly string[]): Promise<boolean> {
-  const found = await recordAt(view.source, root, path);
-  if (found === null || found.known.kind === "file") return false;
-  const { map, known, proof } = found;
+/**
+ * Show the symbolic link or the empty folder at a path, which only the folder's attributes name, and where a path below a
+ * link leads on. Returns whether there is one.
+ */
+async function showRecord(
+  view: View,
+  root: Root,
+  attributes: string,
+  path: readonly string[],
+  below: readonly string[] = [],
+): Promise<boolean> {
+  const found = await recordAt(view.source, attributes, path);
+  if (found === null || found.known.kind === "file" || (found.known.kind === "folder" && below.length > 0))
+    return false;
+  const { known, proof } = found;
   const isLink = known.kind === "link";
   view.ledger.verified(
     `“${pathText(path)}” is ${isLink ? "a symbolic link" : "an empty folder"} in the attributes `,
-    short(map),
+    short(attributes),
     " (inclusion proof).",
   );
   tellAttributes(view);
   const time = known.mtime === undefined ? "" : `, changed at ${timeText(known)} UTC`;
+  const what = `${isLink ? "symbolic link" : "empty folder"}${time}`;
   view.main.append(
-    h("p", {}, `${isLink ? "A symbolic link" : "An empty folder"}${time}.`),
-    isLink ? linkTarget(root, path, known.link ?? new Uint8Array(0)) : "",
-    derivation(parseRoot(map), proof.bytes, proof.verify),
+    h("p", {}, below.length === 0 ? `${isLink ? "A" : "An"} ${what}.` : `“${pathText(path)}” is a ${what}.`),
+    isLink ? linkTarget(root, path, known.link ?? new Uint8Array(0), below) : "",
+    derivation(parseRoot(attributes), proof.bytes, proof.verify),
   );
   return true;
 }
 
-/** Where a symbolic link leads, by its text alone: links on the way are not followed. */
-function linkTarget(root: Root, path: readonly string[], link: Uint8Array): HTMLElement {
+/** Where a symbolic link, and a path below it, leads by the text alone: another link on that way is a step of its own. */
+function linkTarget(root: Root, path: readonly string[], link: Uint8Array, below: readonly string[]): HTMLElement {
   const text = fromUtf8(link);
   const said = `“${visible(text ?? new TextDecoder().decode(link))}”`;
   const target = path.slice(0, -1);
@@ -74,8 +89,9 @@ function linkTarget(root: Root, path: readonly string[], link: Uint8Array): HTML
     else if (segment !== "" && segment !== ".") target.push(segment);
   }
   if (!isInside) return h("p", {}, `It leads to ${said}, which is not in this map.`);
-  const href = hashOf({ view: "root", root: root.cid.text, path: target });
-  return h("p", {}, "It leads to ", h("a", { href }, said), ".");
+  const href = (to: readonly string[]) => hashOf({ view: "root", root: root.cid.text, path: to });
+  const on = h("a", { href: href([...target, ...below]), class: "button" }, `Look for “${pathText(below)}” there`);
+  return h("p", {}, "It leads to ", h("a", { href: href(target) }, said), ". ", below.length > 0 && on);
 }
 
 function tellAttributes({ ledger }: View): void {
@@ -84,11 +100,16 @@ function tellAttributes({ ledger }: View): void {
   );
 }
 
-/** Show where the longest prefix of an absent path leads on: a nested map or list is another tree, with its own proofs. */
-async function showWayOn(view: View, root: Root, path: readonly string[]): Promise<void> {
+/**
+ * Show where the longest prefix of an absent path leads on: a nested map or list is another tree, with its own proofs, and
+ * a symbolic link names another path of this one.
+ */
+async function showWayOn(view: View, root: Root, attributes: string | null, path: readonly string[]): Promise<void> {
   for (let cut = path.length - 1; cut > 0; cut--) {
     const prefix = path.slice(0, cut);
     const target = verifyKey(root.cid, prefix, await view.source.proveKey(root.cid.text, prefix));
+    const isLink = target === null && attributes !== null;
+    if (isLink && (await showRecord(view, root, attributes, prefix, path.slice(cut)))) return;
     const kind = target === null ? "cas" : new Cid(target).kind;
     if (target === null || kind === "cas") continue;
     view.ledger.verified(`“${pathText(prefix)}” is the ${kind} `, short(target), " in this map (inclusion proof).");

@@ -56,6 +56,8 @@ def write_folder(folder: Path) -> None:
     (folder / "hollow").mkdir()
     (folder / "links").mkdir()
     (folder / "links" / "out").symlink_to("../../out")
+    (folder / "links" / "docs").symlink_to("../docs")
+    (folder / "links" / "again").symlink_to("docs/.")
     (folder / "links" / "long").symlink_to(f"../{'x' * 200}")
 
 
