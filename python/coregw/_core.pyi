@@ -1504,6 +1504,22 @@ def split_envelope(body: Buffer) -> tuple[bytes, bytes]:
         InvalidInput: If the body is not an object with exactly these two members.
     """
 
+def check_integer(value: int, name: str, least: int = 0) -> int:
+    """Return an int from `least` to 2^53 - 1, the bound of every count, measure, index and revision of the protocol.
+
+    Args:
+        value: An int, or what can be an index. A bool is none.
+        name: What it is, for messages.
+        least: The least that it may be.
+
+    Raises:
+        InvalidInput: If it is out of range.
+        TypeError: If it is a bool, a float or no number.
+
+    >>> check_integer(7, "revision", 1)
+    7
+    """
+
 def check_json(body: Buffer, int64: bool = False) -> None:
     """Check JSON text against the rules of protocol section 5 that hold for every message. O(bytes).
 

@@ -15,11 +15,20 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import coregw
-from coregw import Change, CoregwError, IndexNotFound, InvalidInput, List, Map, PayloadHasher, _core
+from coregw import Change, Cid, CoregwError, IndexNotFound, InvalidInput, List, Map, PayloadHasher, TrustStore, _core
+from coregw.client import ClientSettings
+from coregw.messages.management import PublishedRecord
+from coregw.messages.query import PublicationProof
+from coregw.tlog.checkpoint import Checkpoint, freeze_entry, publication_entry, verify_publication
+from coregw.tlog.note import Signer, load_private_key, new_private_key
+from coregw.tlog.tree import leaf_hash, node_hash, verify_consistency, verify_inclusion
 from tables import rows
 
 CID, OTHER = coregw.payload_cid(b"one"), coregw.payload_cid(b"other")
@@ -376,3 +385,65 @@ def test_a_class_of_the_extension_has_no_subclasses_and_no_empty_instances(made:
         type("Sub", (made,), {})
     with pytest.raises(TypeError, match="not safe"):
         object.__new__(made)
+
+
+# ------------------------------------------------------------------- numbers that are none
+
+
+def test_a_bool_or_a_float_is_no_count_index_or_revision(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    store = TrustStore(tmp_path / "trust.json")
+    leaf, other = leaf_hash(b"one"), leaf_hash(b"other")
+    tree = node_hash(leaf, other)
+    record = PublishedRecord(
+        scope="s", name="n", root=MAP.root, revision=1, previous_root=None, published_at=now, frozen=False
+    )
+    head = Checkpoint("example.org", 1, leaf_hash(publication_entry("s", "n", 1, bytes(Cid(MAP.root)), None, now)))
+    answer = PublicationProof(record=record, size=1, root_hash="", inclusion=[], consistency=[])
+    assert verify_publication("s", "n", answer, head, None, 1) == record
+    cosigner = Signer("example.org", load_private_key(new_private_key(), "new"), 4)
+    calls: dict[str, Callable[[Any], object]] = {
+        "List.prove": LIST.prove,
+        "List.prove_range": lambda number: LIST.prove_range(number, 2),
+        "List": lambda number: List([CID], sizes=[number]),
+        "List.apply": lambda number: LIST.apply([Change(number, CID, OTHER)]),
+        "Map.scan": lambda number: MAP.scan(limit=number),
+        "verify_index": lambda number: coregw.verify_index(LIST.root, number, LIST.prove(1)),
+        "verify_range": lambda number: coregw.verify_range(LIST.root, number, 2, LIST.prove_range(1, 2)),
+        "payload_cid": lambda number: coregw.payload_cid(b"", number),
+        "size": lambda number: coregw.encode_attributes(size=number),
+        "mode": lambda number: coregw.encode_attributes(mode=number),
+        "mtime_ns": lambda number: coregw.encode_attributes(mtime_ns=number),
+        "owner": lambda number: coregw.encode_attributes(owner=(number, 1)),
+        "group": lambda number: coregw.encode_attributes(owner=(1, number)),
+        "publication_entry": lambda number: publication_entry("s", "n", number, b"", None, now),
+        "freeze_entry": lambda number: freeze_entry("s", "n", number, now),
+        "verify_publication": lambda number: verify_publication("s", "n", answer, head, None, number),
+        "verify_inclusion": lambda number: verify_inclusion(b"other", number, 2, tree, [leaf]),
+        "verify_consistency": lambda number: verify_consistency(number, leaf, 2, tree, [other]),
+        "Checkpoint.text": lambda number: Checkpoint("example.org", number, leaf).text(),
+        "Signer.sign": lambda number: cosigner.sign("text\n", number),
+        "TrustStore.trust": lambda number: store.trust("trusted", MAP.root, revision=number),
+        "TrustStore.observe": lambda number: store.observe("https://a", "s", "n", number, MAP.root),
+        "ClientSettings.attempts": lambda number: ClientSettings(attempts=number),
+        "ClientSettings.connections": lambda number: ClientSettings(connections=number),
+    }
+    taken = []
+    for name, call in calls.items():
+        for number in (True, 1.0, 1.5):
+            try:
+                call(number)
+            except TypeError as error:
+                if "int" not in str(error):
+                    taken.append((name, number, str(error)))
+            else:
+                taken.append((name, number, "no error"))
+        call(1)
+    assert taken == []
+    with pytest.raises(TypeError, match="float, not bool"):
+        ClientSettings(connect_seconds=True)
+    store.accept("trusted", LIST.root, revision=2)
+    for number in (True, 3.0):
+        with pytest.raises(TypeError, match="revision is an int"):
+            store.accept("trusted", MAP.root, revision=number)  # type: ignore[arg-type]
+    assert store.root("trusted") == LIST.root  # the file can be read

@@ -31,7 +31,7 @@ def test_publications_are_verified_by_their_signed_log(
         assert verified(url, policy, reader) == (2, second)
         assert verified(url, policy, reader, 1) == (1, first)
         for revision in (0, -1):
-            with pytest.raises(InvalidInput, match="count from 1"):
+            with pytest.raises(InvalidInput, match="from 1 to"):
                 verified(url, policy, reader, revision)
         (third,) = publish(url, "c")
         assert verified(url, policy, reader) == (2, second)  # not signed yet

@@ -68,6 +68,7 @@ class ClientSettings:
 
     Raises:
         InvalidInput: A setting is not above 0.
+        TypeError: A setting is not a number, or a count is not an int.
     """
 
     connect_seconds: float = 5.0
@@ -94,7 +95,12 @@ class ClientSettings:
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            if value is not None and not value > 0:
+            if value is None and each.default is None:
+                continue
+            kinds = int | float if each.type == "float" else int
+            if isinstance(value, bool) or not isinstance(value, kinds):
+                raise TypeError(f"client setting {each.name} is {each.type}, not {type(value).__name__}")
+            if not value > 0:
                 raise InvalidInput(f"client setting {each.name} is {value}; it must be above 0")
 
 

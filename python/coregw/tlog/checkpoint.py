@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from msgspec import UNSET
 
-from coregw._core import Cid
+from coregw._core import Cid, check_integer
 from coregw.errors import InvalidInput, ProofError
 from coregw.messages.management import PublishedRecord
 from coregw.messages.query import PublicationProof
@@ -61,8 +61,8 @@ class Checkpoint(NamedTuple):
         return found
 
     def text(self) -> str:
-        """Return the text of the note."""
-        return f"{self.origin}\n{self.size}\n{base64.b64encode(self.root).decode()}\n"
+        """Return the text of the note. Raises `TypeError` if the size is not an int."""
+        return f"{self.origin}\n{check_integer(self.size, 'size')}\n{base64.b64encode(self.root).decode()}\n"
 
 
 def parse_size(text: str) -> int:
@@ -113,7 +113,8 @@ def publication_entry(
         published_at: When it was published; to the microsecond.
 
     Raises:
-        InvalidInput: The time is before 1970, or has no offset from UTC.
+        InvalidInput: The time is before 1970, or has no offset from UTC; or `revision` is less than 1.
+        TypeError: `revision` is not an int.
     """
     head = _head(_PUBLICATION, scope, name, revision)
     return head + _counted(root) + _counted(previous_root or b"") + _time(published_at)
@@ -125,7 +126,7 @@ def freeze_entry(scope: str, name: str, revision: int, frozen_at: datetime) -> b
 
 
 def _head(kind: bytes, scope: str, name: str, revision: int) -> bytes:
-    return kind + _counted(scope.encode()) + _counted(name.encode()) + _varint(revision)
+    return kind + _counted(scope.encode()) + _counted(name.encode()) + _varint(check_integer(revision, "revision", 1))
 
 
 def _counted(data: bytes) -> bytes:
@@ -164,11 +165,14 @@ def verify_publication(
         revision: The revision that was asked for, from 1; None is the newest of the tree.
 
     Raises:
+        TypeError: `revision` is not an int.
         ProofError: The tree is older than the one before (check ``rollback``) or does not continue it (``fork``), or
             the record is not in it (``inclusion``), or is not the newest one in it (``newest``).
     """
     record = answer.record
     what = f"{scope}/{name}"
+    if revision is not None:
+        revision = check_integer(revision, "revision")
     try:
         if before is not None:
             _check_continues(head, before, answer)

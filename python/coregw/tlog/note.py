@@ -9,6 +9,7 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from coregw._core import check_integer
 from coregw.errors import InvalidInput, ProofError
 from coregw.extras import missing_extra
 
@@ -221,6 +222,7 @@ class Signer:
     def sign(self, text: str, seconds: int = 0) -> Signature:
         """Sign the text of a note; a cosigner states that it does so at a time (POSIX seconds, at least 1)."""
         if self.key.kind == COSIGNATURE:
+            seconds = check_integer(seconds, "seconds")
             data = seconds.to_bytes(_TIME_BYTES, "big") + self._private.sign(_cosigned(text, seconds))
         else:
             data = self._private.sign(text.encode())

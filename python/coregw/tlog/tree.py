@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final, NamedTuple
 
+from coregw._core import check_integer
 from coregw.errors import ProofError
 
 __all__ = [
@@ -125,9 +126,13 @@ def consistency_path(old: int, size: int) -> tuple[tuple[int, int] | None, list[
 
 
 def verify_inclusion(entry: bytes, index: int, size: int, root: bytes, proof: Sequence[bytes]) -> None:
-    """Raise `ProofError` (check ``inclusion``) unless `entry` is leaf `index` of the tree. O(log n) hashes."""
-    path = inclusion_path(index, size) if 0 <= index < size <= MAX_SIZE else []
-    if not 0 <= index < size <= MAX_SIZE or len(proof) != len(path):
+    """Raise `ProofError` (check ``inclusion``) unless `entry` is leaf `index` of the tree. O(log n) hashes.
+
+    Raises `TypeError` if `index` or `size` is not an int.
+    """
+    is_leaf = 0 <= index < size <= MAX_SIZE
+    path = inclusion_path(check_integer(index, "index"), check_integer(size, "size")) if is_leaf else []
+    if not is_leaf or len(proof) != len(path):
         raise ProofError(f"an inclusion proof of leaf {index} in {size} has {len(proof)} hashes", check="inclusion")
     computed = leaf_hash(entry)
     for sibling, other in zip(path, proof, strict=True):
@@ -137,14 +142,17 @@ def verify_inclusion(entry: bytes, index: int, size: int, root: bytes, proof: Se
 
 
 def verify_consistency(old: int, old_root: bytes, size: int, root: bytes, proof: Sequence[bytes]) -> None:
-    """Raise `ProofError` unless the old tree is a prefix of the new one (check ``fork``, or ``rollback``). O(log n)."""
+    """Raise `ProofError` unless the old tree is a prefix of the new one (check ``fork``, or ``rollback``). O(log n).
+
+    Raises `TypeError` if `old` or `size` is not an int.
+    """
     if not 0 <= old <= size <= MAX_SIZE:
         raise ProofError(f"a tree of {size} leaves, after one of {old}: a rollback", check="rollback")
-    if old == 0:
+    if check_integer(old, "old") == 0:
         if proof or old_root != EMPTY_ROOT:
             raise ProofError("a consistency proof with the empty tree has no hashes", check="fork")
         return
-    seed, siblings = consistency_path(old, size)
+    seed, siblings = consistency_path(old, check_integer(size, "size"))
     if len(proof) != len(siblings) + (seed is not None):
         raise ProofError(f"a consistency proof of {old} and {size} has {len(proof)} hashes", check="fork")
     before = after = old_root if seed is None else proof[0]

@@ -15,7 +15,6 @@ from coregw.undecodable import UNDECODABLE
 __all__ = [
     "MAX_HISTORY",
     "MAX_NAMES",
-    "MAX_REVISION",
     "AcceptedRoot",
     "Document",
     "Followed",
@@ -29,10 +28,10 @@ MAX_NAMES: Final = 10_000
 MAX_HISTORY: Final = 1_000
 """The maximum number of accepted roots that are remembered for a name; the oldest ones are dropped."""
 
-MAX_REVISION: Final = (1 << 53) - 1
+_MAX_REVISION: Final = (1 << 53) - 1
 """The greatest revision, as in the messages of a gateway."""
 
-_Revision = Annotated[int, Meta(ge=1, le=MAX_REVISION)]
+_Revision = Annotated[int, Meta(ge=1, le=_MAX_REVISION)]
 
 
 class AcceptedRoot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -13,14 +13,13 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from coregw._core import Cid
+from coregw._core import Cid, check_integer
 from coregw.durability import reported_as, sync_path
 from coregw.errors import InvalidInput, ProofError, Unavailable
 from coregw.extras import missing_extra
 from coregw.trust.document import (
     MAX_HISTORY,
     MAX_NAMES,
-    MAX_REVISION,
     AcceptedRoot,
     Document,
     Followed,
@@ -120,6 +119,7 @@ class TrustStore:
         Raises:
             InvalidInput: The name is malformed or taken by another root, `root` is not a root, or `revision` is less
                 than 1.
+            TypeError: `revision` is not an int.
         """
         _check_name(name)
         accepted = _accepted(root, revision)
@@ -145,6 +145,7 @@ class TrustStore:
 
         Raises:
             InvalidInput: There is no such name, `root` is not a root, or `revision` is less than 1.
+            TypeError: `revision` is not an int.
             ProofError: It is a rollback (check ``rollback``): `revision` is older than that of an accepted root, or the
                 root is one that was replaced before, and `revision` is not newer than all that were accepted. Or
                 another root was accepted as the same revision (check ``fork``). Nothing was changed.
@@ -194,10 +195,11 @@ class TrustStore:
 
         Raises:
             InvalidInput: `root` is not a CID, or `revision` is less than 1.
+            TypeError: `revision` is not an int.
             ProofError: An older revision than one that was seen (check ``rollback``), another root for the same one, or
                 a change after a freeze (check ``fork``).
         """
-        _check_revision(revision)
+        revision = check_integer(revision, "revision", 1)
         key = f"{source} {scope}/{name}"
         new = SeenRecord(revision, Cid(root).text, frozen)
         held = self._read().seen.get(key)
@@ -290,14 +292,8 @@ def _accepted(root: str, revision: int | None) -> AcceptedRoot:
     if cid.kind == "cas":
         raise InvalidInput(f"{cid.text} is a payload; only the root of a map or a list can be trusted")
     if revision is not None:
-        _check_revision(revision)
+        revision = check_integer(revision, "revision", 1)
     return AcceptedRoot(cid.text, datetime.now(UTC), revision)
-
-
-def _check_revision(revision: int) -> None:
-    """Raise `InvalidInput` for a number with which the file could not be read again."""
-    if not 1 <= revision <= MAX_REVISION:
-        raise InvalidInput(f"revision {revision}: revisions count from 1 to {MAX_REVISION}")
 
 
 def _refusal(name: str, held: TrustedName, new: AcceptedRoot) -> ProofError | None:

@@ -125,13 +125,36 @@ pub fn unsigned(value: &Bound<'_, PyAny>, expected: fmt::Arguments<'_>) -> Resul
 
 /// An integer from 0 to 2^53 - 1, the bound of every count, measure and index of the protocol.
 pub fn integer(value: &Bound<'_, PyAny>, name: &str) -> Result<u64, ArgumentError> {
+    integer_from(0, value, name)
+}
+
+fn integer_from(least: u64, value: &Bound<'_, PyAny>, name: &str) -> Result<u64, ArgumentError> {
     let number = unsigned(value, format_args!("{name} is an int"))?;
-    if let Some(number) = number.filter(|&number| number < SUM_LIMIT) {
+    if let Some(number) = number.filter(|number| (least..SUM_LIMIT).contains(number)) {
         return Ok(number);
     }
     let shown = number
         .map_or_else(|| value.extract::<i64>().map_or("the int".to_owned(), |n| n.to_string()), |n| n.to_string());
-    Err(ArgumentError::input(InputCode::InvalidRequest, format!("{name}: {shown} is not from 0 to 2^53 - 1")))
+    Err(ArgumentError::input(InputCode::InvalidRequest, format!("{name}: {shown} is not from {least} to 2^53 - 1")))
+}
+
+/// Return an int from `least` to 2^53 - 1, the bound of every count, measure, index and revision of the protocol.
+///
+/// Args:
+///     value: An int, or what can be an index. A bool is none.
+///     name: What it is, for messages.
+///     least: The least that it may be.
+///
+/// Raises:
+///     InvalidInput: If it is out of range.
+///     TypeError: If it is a bool, a float or no number.
+///
+/// >>> check_integer(7, "revision", 1)
+/// 7
+#[pyfunction]
+#[pyo3(signature = (value, name, least = 0))]
+pub fn check_integer(value: &Bound<'_, PyAny>, name: &str, least: u64) -> PyResult<u64> {
+    Ok(integer_from(least, value, name)?)
 }
 
 /// The largest number of entries in a page of a listing. The core refuses 0.

@@ -39,6 +39,8 @@ mod _core {
     #[pymodule_export]
     use crate::cid::Cid;
     #[pymodule_export]
+    use crate::convert::check_integer;
+    #[pymodule_export]
     use crate::engine::batch::{read_cids, read_get_batch, read_has_batch};
     #[pymodule_export]
     use crate::engine::cache::{PageCache, root_block};

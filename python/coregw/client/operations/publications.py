@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
 
-from coregw._core import Cid
+from coregw._core import Cid, check_integer
 from coregw.client.operations.steps import Steps, Stream, StreamItem
 from coregw.client.query import encode
 from coregw.client.settings import ClientSettings
@@ -267,14 +267,15 @@ def verified(
 
     Raises:
         InvalidInput: `scope` or `name` is malformed, or `revision` is less than 1.
+        TypeError: `revision` is not an int.
         RecordNotFound: Nothing is published under the name, as the gateway says.
         ProofError: The gateway has no checkpoint of the name (check ``unsigned``), or one that does not meet the policy
             (``signature`` or ``witnesses``), is older than the one before (``rollback``) or contradicts it (``fork``;
             the details have both notes), or the revision is not proven to be in it, or to be its newest one.
     """
     check_name(scope, name)
-    if revision is not None and revision < 1:
-        raise InvalidInput(f"revision {revision}: revisions count from 1")
+    if revision is not None:
+        revision = check_integer(revision, "revision", 1)
     known = None if before is None else Checkpoint.parse(Note.parse(before).text)
     params = {"old": str(known.size if known is not None else 0)}
     if revision is not None:

@@ -9,7 +9,7 @@ use coregw_folders::attributes::MODE_BITS;
 use coregw_folders::{Attributes, Entry, FolderEntry, FolderJoin, PathKind};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyIterator, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyIterator, PyString, PyTuple};
 
 use crate::cid::CidLike;
 use crate::convert::{ArgumentError, BytesLike, Items, unsigned};
@@ -67,8 +67,8 @@ pub fn encode_attributes<'py>(
         entry,
         size: number(size, "size", SUM_LIMIT - 1)?,
         mode: number(mode, "mode", MODE_BITS.into())?.map(|mode| mode as u16),
-        mtime: in_range(mtime_ns, "mtime_ns is from -2^63 to 2^63 - 1")?,
-        owner: in_range(owner, "each id of owner is from 0 to 2^32 - 1")?,
+        mtime: in_range(mtime_ns, "mtime_ns", "is from -2^63 to 2^63 - 1")?,
+        owner: ids(owner)?,
         xattrs: xattrs.unwrap_or_default().into_iter().map(|(name, value)| (name, value.to_vec())).collect(),
     };
     let record = call(|| attributes.record())?;
@@ -87,15 +87,26 @@ fn number(value: Option<&Bound<'_, PyAny>>, name: &str, most: u64) -> Result<Opt
     }
 }
 
-/// An argument as Rust has it. Python's `OverflowError` says less than `rule`.
-fn in_range<'py, T>(value: Option<&Bound<'py, PyAny>>, rule: &str) -> PyResult<Option<T>>
+/// The ids of an owner and a group, a pair of ints.
+fn ids(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<(u32, u32)>> {
+    let Some(value) = value else { return Ok(None) };
+    let (user, group): (Bound<'_, PyAny>, Bound<'_, PyAny>) = value.extract()?;
+    let id = |value| in_range(Some(value), "each id of owner", "is from 0 to 2^32 - 1");
+    Ok(id(&user)?.zip(id(&group)?))
+}
+
+/// An int as Rust has it. Python's `OverflowError` says less than `rule`.
+fn in_range<'py, T>(value: Option<&Bound<'py, PyAny>>, name: &str, rule: &str) -> PyResult<Option<T>>
 where
     T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
 {
     let Some(value) = value else { return Ok(None) };
+    if value.is_instance_of::<PyBool>() {
+        return Err(ArgumentError::Type(format!("{name} is an int, not bool")).into());
+    }
     value.extract().map(Some).map_err(|error: PyErr| {
         let is_out_of_range = error.is_instance_of::<PyOverflowError>(value.py());
-        if is_out_of_range { refused(&format!("attributes: {rule}")).into() } else { error }
+        if is_out_of_range { refused(&format!("attributes: {name} {rule}")).into() } else { error }
     })
 }
 
