@@ -96,16 +96,24 @@ serve: install ## run a gateway on loopback (ARGS='--data DIR --port 8080')
 # ----------------------------------------------------------------------------------------------------- check
 
 .PHONY: test
-test: test-rust test-python ## run all tests, Rust and Python
+test: test-rust test-python ## run the tests that a change must pass, Rust and Python
 
 .PHONY: test-rust
 test-rust: install ## run the Rust tests
 	@# The binding is tested from Python: its own test binary would have to link libpython, which is often missing.
 	cargo test --workspace --exclude coregw-python --locked --quiet
 
+# Durations of the tests are recorded in target/, and the longest are shown: one of over five seconds has the mark `slow`.
+pytest = $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile \
+	--junit-xml=target/$@.xml --durations=20 --durations-min=1
+
 .PHONY: test-python
 test-python: install ## run the Python tests and doctests, on up to four cores (ARGS: passed to pytest)
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
+	$(pytest) -m 'not slow' $(ARGS)
+
+.PHONY: test-slow
+test-slow: install ## run the Python tests that make test leaves out because they take long (ARGS: passed to pytest)
+	$(pytest) -m slow $(ARGS)
 
 newest_python := $(CURDIR)/target/cpython-3.14.3
 

@@ -9,7 +9,7 @@ import pytest
 from chaos import backups, damage, hostile, kill, power_cut, recorder, shortage
 from chaos.report import Report
 
-pytestmark = pytest.mark.chaos
+pytestmark = pytest.mark.slow
 
 needs_recorder = pytest.mark.skipif(recorder.missing() is not None, reason=recorder.missing() or "")
 

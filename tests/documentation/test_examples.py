@@ -77,6 +77,7 @@ def first_line(document: Document, region: Region) -> str:
     return document.text[start:].split("\n", 2)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", WITH_EXAMPLES)
 def test_the_examples_of_a_page_work(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     how = PAGES.get(page, Page())

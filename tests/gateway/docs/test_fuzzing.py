@@ -19,6 +19,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield running.url
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("token", "paths"),
     [(serving.ADMIN_TOKEN, "^/"), (None, "^/admin/")],
