@@ -20,8 +20,9 @@ from coregw.store import Stored, Table
 from coregw.store.memory import MemoryStore
 from coregw.store.postgres import open_store, schema
 from coregw.store.protocol import Guide
+from coregw.upkeep.check import check_online
 from coregw.upkeep.copy import copy_store
-from coregw.upkeep.store_check import check_online, repair_online
+from coregw.upkeep.repair import repair_online
 from network import proxy_of
 from postgres_support import new_schema, opened
 from servers import Postgres

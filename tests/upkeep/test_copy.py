@@ -21,8 +21,8 @@ from coregw.store import CHUNK_BYTES, Store, Stored, Table
 from coregw.store.collection import CollectableStore
 from coregw.store.memory import MemoryStore
 from coregw.store.rocksdb import open_store
+from coregw.upkeep.check import check_online
 from coregw.upkeep.copy import Copied, copy_store
-from coregw.upkeep.store_check import check_online
 from postgres_support import new_bucket, opened
 from servers import Bucket, Postgres
 from store_payloads import multihash_of, random_bytes, read, upload

@@ -29,9 +29,9 @@ from coregw.engine.records import (
 from coregw.store import Table
 from coregw.store.rocksdb import RocksStore, open_store
 from coregw.tlog.tree import Node
+from coregw.upkeep.check import check_online
 from coregw.upkeep.file_check import check_database
-from coregw.upkeep.repair import readable, repair_store
-from coregw.upkeep.store_check import check_online, repair_online
+from coregw.upkeep.repair import readable, repair_online, repair_store
 from damage_support import fill
 from damaged_rows import damage_rows
 

@@ -14,9 +14,10 @@ import serving
 from coregw.client import Client
 from coregw.messages.management import Progress
 from coregw.store.rocksdb import open_store
-from coregw.upkeep import file_check
-from coregw.upkeep.file_check import RateLimiter, check_database
-from coregw.upkeep.store_check import check_online
+from coregw.upkeep import inventory
+from coregw.upkeep.check import check_online
+from coregw.upkeep.file_check import check_database
+from coregw.upkeep.inventory import RateLimiter
 from damage_support import fill
 
 RATE = 1 << 20
@@ -27,8 +28,8 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
-        monkeypatch.setattr(file_check.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(file_check.time, "sleep", self._sleep)
+        monkeypatch.setattr(inventory.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(inventory.time, "sleep", self._sleep)
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds

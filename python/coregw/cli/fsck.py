@@ -95,9 +95,10 @@ def _check_by_gateway(control: Control, show: ShowProgress, rate: int | None) ->
 
 def _check(data: Path, report: ProgressCallback, rate: int | None) -> CheckResult:
     from coregw.cli.control import is_shared, shared_store
-    from coregw.upkeep.file_check import RateLimiter, check_database
+    from coregw.upkeep.check import check_online
+    from coregw.upkeep.file_check import check_database
+    from coregw.upkeep.inventory import RateLimiter
     from coregw.upkeep.repair import readable
-    from coregw.upkeep.store_check import check_online
 
     on_read = RateLimiter(rate) if rate is not None else lambda _: None
     if is_shared():
@@ -110,8 +111,7 @@ def _check(data: Path, report: ProgressCallback, rate: int | None) -> CheckResul
 def _repair(data: Path, report: ProgressCallback, *, salvage: bool) -> RepairResult:
     from coregw.cli.control import is_shared, shared_store
     from coregw.upkeep.offline import as_owner
-    from coregw.upkeep.repair import repair_store, salvage_store
-    from coregw.upkeep.store_check import repair_online
+    from coregw.upkeep.repair import repair_online, repair_store, salvage_store
 
     if salvage:
         if is_shared():

@@ -121,10 +121,10 @@ class _Heal:
 
     def missing(self) -> Wanted:
         """Check the store, and return what it has lost."""
+        from coregw.upkeep.check import check_online
         from coregw.upkeep.file_check import check_database
         from coregw.upkeep.heal import wanted
         from coregw.upkeep.repair import readable
-        from coregw.upkeep.store_check import check_online
 
         if (shared := self._shared) is not None:
             return wanted(shared.call(check_online(shared.store, self._report)))
@@ -158,20 +158,22 @@ class _Heal:
                 self._restore(directory)
 
     def _fetch_named(self, client: Client, fetch: Fetch, scopes: tuple[str, ...], named: list[str]) -> None:
-        from coregw.upkeep.file_check import absent_rows, absent_targets
+        from coregw.store.rocksdb.salvage import RawDatabase
+        from coregw.upkeep.check import StoreCheck, absent_targets
+        from coregw.upkeep.file_check import FileCheck
+        from coregw.upkeep.inventory import StoreInventory
         from coregw.upkeep.repair import readable
-        from coregw.upkeep.store_check import OnlineCheck, StoreRows
 
         token = os.environ.get(TOKEN, "")
         if scopes and not token:
             raise InvalidInput(f"--records needs the admin token of {client.base_url} in {TOKEN}")
         roots = [root for scope in scopes for root in fetch.records(scope, token)]
         if (shared := self._shared) is not None:
-            rows = StoreRows(shared.store, loop=shared.loop)
-            fetch.if_held(absent_rows(rows, OnlineCheck(rows, self._report), [*named, *roots]))
+            inventory = StoreInventory(shared.store, loop=shared.loop)
+            fetch.if_held(absent_targets(StoreCheck(inventory, self._report), [*named, *roots]))
             return
-        with readable(self._data) as database:
-            fetch.if_held(absent_targets(database, [*named, *roots], self._report))
+        with readable(self._data) as directory, RawDatabase(directory) as database:
+            fetch.if_held(absent_targets(FileCheck(database, self._report), [*named, *roots]))
 
     def _note(self, fetch: Fetch) -> None:
         self.refused += fetch.refused

@@ -41,7 +41,7 @@ from coregw.store.collection import CollectableStore
 from coregw.store.rocksdb import RocksStore
 from coregw.text import display_name
 from coregw.upkeep.backup import DEFAULT_KEEP, BackedUp, back_up
-from coregw.upkeep.file_check import check_in_process
+from coregw.upkeep.check import check_in_process
 from coregw.upkeep.findings import CheckResult
 from coregw.upkeep.gc import collect_garbage
 from coregw.upkeep.heal import HealResult, restore

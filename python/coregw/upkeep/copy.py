@@ -22,14 +22,14 @@ from typing import Final
 from coregw._core import Cid, page_links
 from coregw.engine.pages import COMPLETE, INCOMPLETE, GuidedPages, PageReads
 from coregw.engine.records import decode_record, revision_key, signed_checkpoint, without_freeze
-from coregw.errors import Conflict, PayloadNotFound, StoreDamaged
+from coregw.errors import Conflict, InvalidInput, PayloadNotFound, StoreDamaged
 from coregw.messages import Message
 from coregw.messages.management import Progress, ProgressCallback
 from coregw.store import CHUNK_BYTES, MAX_PAYLOADS_BYTES, MAX_PUT_BYTES, Store, Stored, Table
 from coregw.store.collection import CollectableStore, Collection, Identity, Item
-from coregw.upkeep.file_check import CHECKPOINTS, LOG, NEWEST, REVISIONS
+from coregw.upkeep.inventory import PayloadCheck
 from coregw.upkeep.marks import Marks, MarkSet, all_items, all_records
-from coregw.upkeep.payload_check import hasher_of
+from coregw.upkeep.published import CHECKPOINTS, LOG, NEWEST, REVISIONS
 
 __all__ = ["Copied", "Held", "Transfer", "copy_store"]
 
@@ -125,14 +125,17 @@ class Transfer:
 
     async def _copy_long(self, item: Item) -> None:
         """Copy a payload by an upload; it is committed only if it matches its multihash."""
-        hasher = hasher_of(item.key)
+        try:
+            check = PayloadCheck(item.key)
+        except InvalidInput as error:
+            self.note_damage(error.message)
+            return
         try:
             async with self._destination.begin_payload() as writer:
                 async for chunk in self._source.read_payload(item.key):
-                    if hasher is not None:
-                        await asyncio.to_thread(hasher.update, chunk)
+                    await asyncio.to_thread(check.update, chunk)
                     await writer.write(chunk)
-                if hasher is None or not hasher.matches():
+                if not check.matches():
                     self.note_damage(f"payload {item.key.hex()} does not match its multihash")
                     return
                 await writer.commit(item.key)
@@ -207,11 +210,12 @@ class Transfer:
 
 
 def _matches(multihash: bytes, data: bytes) -> bool:
-    hasher = hasher_of(multihash)
-    if hasher is None:
+    try:
+        check = PayloadCheck(multihash)
+    except InvalidInput:
         return False
-    hasher.update(data)
-    return hasher.matches()
+    check.update(data)
+    return check.matches()
 
 
 Row = tuple[bytes, bytes]

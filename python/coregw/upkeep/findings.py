@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Self
 
+import msgspec
+
 from coregw._core import Cid
 from coregw.messages import Message
-from coregw.store.rocksdb.wal import Damage
 
 __all__ = [
     "AffectedRecord",
@@ -40,11 +41,6 @@ class DamagedFile(Message, frozen=True, kw_only=True):
     end: int
     family: str | None
     what: str
-
-    @classmethod
-    def of(cls, damage: Damage) -> Self:
-        """Return the message for a damage."""
-        return cls(file=damage.file, start=damage.start, end=damage.end, family=damage.family, what=damage.what)
 
 
 class DamagedObject(Message, frozen=True, kw_only=True):
@@ -142,6 +138,13 @@ class CheckResult(Message, frozen=True, kw_only=True):
     incomplete_roots: list[str]
     lost: list[str]
     damaged_guides: list[DamagedObject]
+
+    def judged(self) -> Self:
+        """Return this with `is_sound` as its lists say; `unnamed` repeats damaged files."""
+        damaged = (self.damaged_files, self.damaged_pages, self.missing_pages, self.damaged_payloads)
+        lost = (self.lost_payloads, self.lost_records, self.lost_pins, self.lost_state, self.lost)
+        affected = (self.affected_roots, self.affected_records, self.damaged_guides)
+        return msgspec.structs.replace(self, is_sound=not any((*damaged, *lost, *affected)))
 
     def lines(self) -> Iterator[str]:
         """Iterate over what was found, as lines for a person."""

@@ -22,9 +22,9 @@ from coregw.errors import Conflict, CoregwError, InvalidInput, RootNotFound
 from coregw.messages import Message
 from coregw.messages.management import Progress, PublishedRecord
 from coregw.store import CHUNK_BYTES, Store, Table
-from coregw.upkeep.file_check import LOST
+from coregw.upkeep.check import LOST
 from coregw.upkeep.findings import CheckResult
-from coregw.upkeep.payload_check import hasher_of
+from coregw.upkeep.inventory import PayloadCheck
 
 __all__ = ["CAR_SUFFIX", "RECORDS_FILE", "HealResult", "Wanted", "restore", "restore_here", "wanted"]
 
@@ -114,14 +114,12 @@ async def restore_here(opening: Awaitable[Store], directory: Path, report: Calla
 
 
 async def _store_payload(engine: Engine, cid: Cid, file: Path) -> None:
-    hasher = hasher_of(cid.multihash)
-    if hasher is None:
-        raise InvalidInput(f"{cid.text} names no payload")
+    check = PayloadCheck(cid.multihash)
     async with engine.store.begin_payload() as writer:
         async for chunk in _chunks(file):
-            await asyncio.to_thread(hasher.update, chunk)
+            await asyncio.to_thread(check.update, chunk)
             await writer.write(chunk)
-        if not hasher.matches():
+        if not check.matches():
             raise InvalidInput(f"the bytes do not have the digest of {cid.text}")
         await writer.commit(cid.multihash)
 

@@ -1,9 +1,11 @@
-"""Repairing a store: everything readable is copied into a new database, which takes the place of the damaged one.
+"""Repairing a store: of files, everything readable is copied into a new database, which takes their place.
 
-Salvaging one is less: RocksDB opens it in place with what it can read, which needs no room for another copy.
+Only rows whose content matches their name are copied. What is lost is noted (`coregw.upkeep.check`): a payload by its
+multihash, and a root whose tree has lost pages as incomplete. Salvaging files is less: RocksDB opens them in place with
+what it can read, which needs no room for another copy.
 
-Only rows whose content matches their name are copied. What is lost is noted (`coregw.upkeep.file_check`): a
-payload by its multihash, and a root whose tree has lost pages as incomplete.
+A shared store is repaired while it is in use: what does not match its name is removed, so that it can be stored again,
+and all guides (`coregw.store.protocol`) and logs of published names are derived again.
 """
 
 from __future__ import annotations
@@ -19,16 +21,20 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from coregw._core import Cid
+from coregw._core import Cid, page_guides
 from coregw.durability import sync_path
 from coregw.engine.completeness import forget_whole
 from coregw.engine.pages import COMPLETE, INCOMPLETE
 from coregw.engine.records import encode_record, record_key, revision_key
 from coregw.errors import InvalidInput, StoreDamaged, Unavailable
 from coregw.messages.management import Progress, ProgressCallback
+from coregw.store import Stored, Table
+from coregw.store.collection import CollectableStore, collect_in_turn
+from coregw.store.protocol import Guide, GuidedStore
 from coregw.store.rocksdb import open_store
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.directory import DATABASE, MARKER, mark_ready
@@ -44,21 +50,12 @@ from coregw.store.rocksdb.layout import (
 )
 from coregw.store.rocksdb.rows import Write
 from coregw.store.rocksdb.salvage import RawDatabase
-from coregw.store.rocksdb.wal import Damage
-from coregw.upkeep.file_check import (
-    LOG,
-    NEWEST,
-    REVISIONS,
-    StoreCheck,
-    check_database,
-    lost_key,
-    published,
-    unreadable_rows,
-)
+from coregw.upkeep.check import Harm, StoreCheck, check_online, lost_key
+from coregw.upkeep.file_check import FileCheck, Orphan, check_database
 from coregw.upkeep.findings import CheckResult, RepairResult, payload_cid
-from coregw.upkeep.page_check import Harm
-from coregw.upkeep.payload_check import Orphan, payloads_by_upload
+from coregw.upkeep.inventory import StoreInventory
 from coregw.upkeep.pins import LOST_PINS, pin_name
+from coregw.upkeep.published import LOG, NEWEST, REVISIONS
 
 __all__ = [
     "HEALING",
@@ -70,6 +67,7 @@ __all__ = [
     "keep_linked",
     "put_in_place",
     "readable",
+    "repair_online",
     "repair_store",
     "require_store",
     "salvage_store",
@@ -86,25 +84,23 @@ class StoreCopy:
     """Copies a checked database into an empty one.
 
     Args:
-        source: The damaged database.
-        check: Its check, which was run.
+        check: The check of the damaged database, which was run.
         target: The new database, which is empty.
-        damages: What is damaged in the files of `source`.
 
     Attributes:
         recovered_payloads: Payloads whose rows were lost, found by their chunks.
         recovered_roots: Roots whose rows were lost, found by their pages.
     """
 
-    def __init__(self, source: RawDatabase, check: StoreCheck, target: Database, damages: list[Damage]) -> None:
-        self._source = source
+    def __init__(self, check: FileCheck, target: Database) -> None:
+        self._source = check.inventory
         self._check = check
         self._target = target
         self._batch: list[Write] = []
         self._batch_bytes = 0
         self._epoch = 0
         self._copies = 0
-        self._lost = {each.family for each in damages if each.has_rows}
+        self._lost = {each.family for each in check.damages if each.has_rows}
         self.recovered_payloads: list[bytes] = []
         self.recovered_roots: list[bytes] = []
 
@@ -114,7 +110,7 @@ class StoreCopy:
         self._copy_pages()
         self._copy_roots()
         self._copy_records()
-        self._epoch = max(self._epoch, self._check.state.epoch)
+        self._epoch = max(self._epoch, self._source.state.epoch)
         self._put(Family.META, EPOCH_KEY, encode_epoch(self._epoch))
         self._write()
         self._target.sync()
@@ -123,13 +119,14 @@ class StoreCopy:
     # --- payloads -----------------------------------------------------------------------------------------------------
 
     def _copy_payloads(self) -> None:
-        for payload in payloads_by_upload(self._source, lambda key, chunk: self._put(Family.CHUNKS, key, chunk)):
+        copied = self._source.payloads_by_upload(lambda key, chunk: self._put(Family.CHUNKS, key, chunk))
+        for row, payload in copied:
             if payload.what is None:
-                self._note_epoch(payload.row.upload_id)
-                self._put(Family.PAYLOADS, payload.multihash, payload.row.encode())
+                self._note_epoch(row.upload_id)
+                self._put(Family.PAYLOADS, payload.multihash, row.encode())
             else:
                 self._write()
-                self._target.write([], [(Family.CHUNKS, *chunk_range(payload.row.upload_id))])
+                self._target.write([], [(Family.CHUNKS, *chunk_range(row.upload_id))])
         for orphan in self._check.orphans.values():
             for number, multihash in enumerate(orphan.names):
                 self._recover(orphan, number, multihash)
@@ -143,10 +140,8 @@ class StoreCopy:
         if number:
             self._copies += 1
             upload = upload_id(_COPIES_EPOCH, self._copies)
-        for row in self._source.rows(Family.CHUNKS, *chunk_range(orphan.upload)):
-            entry = next((entry for entry in row.versions if entry.value is not None), None)
-            if entry is not None:
-                self._put(Family.CHUNKS, upload + row.key[len(upload) :], bytes(entry.value or b""))
+        for row in self._source.database.rows(Family.CHUNKS, *chunk_range(orphan.upload)):
+            self._put(Family.CHUNKS, upload + row.key[len(upload) :], bytes(row.value or b""))
         self._note_epoch(upload)
         self._put(Family.PAYLOADS, multihash, PayloadRow(upload, orphan.size).encode())
         self.recovered_payloads.append(multihash)
@@ -196,20 +191,19 @@ class StoreCopy:
             for root in links.roots:
                 if _index(pages, _prefix(root[-32:])) is not None:
                     yield root
-        for record in published(self._source):
+        for record in self._check.names():
             if record.newest is not None and _index(pages, _prefix(record.newest.root[-32:])) is not None:
                 yield record.newest.root
 
     # --- records ------------------------------------------------------------------------------------------------------
 
     def _copy_records(self) -> None:
-        for row in self._source.rows(Family.RECORDS):
-            if row.newest is not None and row.key[:1] not in (NEWEST, REVISIONS, LOG):
-                self._put(Family.RECORDS, row.key, bytes(row.newest.value or b""))
-        for key in unreadable_rows(self._source):
-            if pin_name(key) is not None:
+        for key, value in self._source.rows(Table.RECORDS):
+            if value is not None and key[:1] not in (NEWEST, REVISIONS, LOG):
+                self._put(Family.RECORDS, key, value)
+            elif value is None and pin_name(key) is not None:
                 self._put(Family.RECORDS, LOST_PINS + key[1:], b"")
-        for name in published(self._source):
+        for name in self._check.names():
             for number, record in name.revisions.items():
                 self._put(Family.RECORDS, revision_key(name.scope, name.name, number), encode_record(record))
             for key, node in name.log.items():
@@ -565,12 +559,12 @@ async def _open_once(data: Path, report: ProgressCallback) -> None:
 def _copied(database: Path, new: Path, report: ProgressCallback) -> tuple[CheckResult, StoreCopy]:
     """Check a damaged database, and copy what is readable into a new store."""
     with RawDatabase(database) as source:
-        check = StoreCheck(source, report)
+        check = FileCheck(source, report)
         found = check.run()
         report(Progress(step="copying"))
         target = Database(new, _CACHE_BYTES, salvage=False)
         try:
-            copy = StoreCopy(source, check, target, source.damages())
+            copy = StoreCopy(check, target)
             copy.run()
         finally:
             target.close()
@@ -581,3 +575,58 @@ def _require_sound(new: Path, repaired: CheckResult) -> None:
     """Raise `StoreDamaged` if the copy has other damage than rows that could not be copied."""
     if repaired.damaged_files or repaired.damaged_pages or repaired.damaged_payloads:
         raise StoreDamaged(f"the copy in {new} is damaged as well, so the disk or the memory of this machine is faulty")
+
+
+_REPAIR_WAITS_SECONDS: Final = 10.0
+
+_WRITTEN_AT_ONCE: Final = 256
+
+
+async def repair_online(store: CollectableStore, report: ProgressCallback) -> RepairResult:
+    """Remove pages and payloads that do not match their names, and note what is lost, so that it can be healed.
+
+    Roots that lack pages are marked as incomplete; storing them again makes them whole. What is stored again meanwhile
+    is kept. Raises as `coregw.upkeep.check.check_online`.
+    """
+    inventory = StoreInventory(store)
+    check = StoreCheck(inventory, report)
+    found = await inventory.in_thread(check.run)
+    lost, pages = list(check.payload_harms), [*check.pages.damaged, *check.pages.missing]
+    report(Progress(step="removing what is damaged", done=0, total=len(lost) + len(pages)))
+    async with collect_in_turn(store, 0.0, _REPAIR_WAITS_SECONDS) as collection:
+        removed = await collection.remove(Stored.PAYLOADS, lost) if lost else []
+        if pages:
+            await collection.remove(Stored.PAGES, pages)
+    notes = [(lost_key(name), b"") for name, is_removed in zip(lost, removed, strict=True) if is_removed]
+    if notes:
+        await store.put({Table.RECORDS: notes})
+    incomplete = [Cid(each.root) for each in found.affected_roots if not each.is_complete]
+    for root in map(bytes, incomplete):
+        (value,) = await store.get(Table.ROOTS, [root])
+        if value is not None:
+            await store.compare_and_set(Table.ROOTS, root, value, INCOMPLETE)
+    if isinstance(store, GuidedStore):
+        await inventory.in_thread(lambda: _guide_again(inventory, check))
+    await inventory.in_thread(lambda: _log_again(inventory, check))
+    repaired = await check_online(store, report)
+    return RepairResult(found=found, repaired=repaired, kept="", recovered_payloads=[], recovered_roots=[])
+
+
+def _guide_again(inventory: StoreInventory, check: StoreCheck) -> None:
+    """Set the guides of all pages. O(bytes)."""
+    assert isinstance(inventory.store, GuidedStore)  # noqa: S101 - its caller has looked
+    if check.misguiding:
+        inventory.call(inventory.store.set_guides(check.misguiding, []))
+    pages = check.pages.pages()
+    while batch := list(islice(pages, _WRITTEN_AT_ONCE)):
+        if guides := [Guide(*guide) for guide in page_guides(batch)]:
+            inventory.call(inventory.store.set_guides([guide.page for guide in guides], guides))
+
+
+def _log_again(inventory: StoreInventory, check: StoreCheck) -> None:
+    """Set the rows of logs that do not follow from the revisions of their names. O(revisions)."""
+    for name in check.names():
+        if name.what is not None:
+            log = iter(name.log.items())
+            while batch := list(islice(log, _WRITTEN_AT_ONCE)):
+                inventory.call(inventory.store.put({Table.RECORDS: batch}))

@@ -229,7 +229,7 @@ def claims(data: bytes | mmap.mmap, start: int, session: bytes) -> Iterator[Exte
     """
     damages: list[Damage] = []
     with memoryview(data) as view:
-        for record in read_log(view, "", damages, start=start, corrects=False):
+        for record in read_log(view, "", damages, start=start):
             if not record.is_intact:
                 continue
             first = next(read_batch(record.data, {_META}, is_intact=True), None)

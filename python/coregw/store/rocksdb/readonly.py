@@ -160,7 +160,7 @@ def _damages_of_logs(path: Path) -> list[Damage]:
     damages: list[Damage] = []
     for log in sorted((path / DATABASE).glob("*.log")):
         with FileBytes(log) as file:
-            for _ in read_log(file.read(0, file.size), file.name, damages, corrects=False):
+            for _ in read_log(file.read(0, file.size), file.name, damages):
                 pass
     return damages
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Protocol, Self
+from typing import Final, NamedTuple, Self
 
 from coregw.errors import StoreDamaged
 from coregw.store.rocksdb.layout import (
@@ -35,7 +35,7 @@ from coregw.store.rocksdb.mark import require_durable
 from coregw.store.rocksdb.sst import TableFile
 from coregw.store.rocksdb.wal import Damage, FileBytes, Malformed, RowVersion, prefixed, read_batch, read_log, varint
 
-__all__ = ["LiveTable", "Manifest", "RawDatabase", "RawRow", "StoreState", "read_manifest"]
+__all__ = ["LiveTable", "Manifest", "RawDatabase", "StoreState", "read_manifest"]
 
 _VARINTS: Final = {2, 3, 4, 9, 10, 203, 300}  # log number, next file, last sequence, ..., largest family, atomic group
 
@@ -183,46 +183,6 @@ _PAYLOAD_ROW_BYTES: Final = 20
 _DATE_BYTES: Final = 8
 
 
-class RawRow(NamedTuple):
-    """A row: its key, and its versions, newest first.
-
-    A value of None is a deletion. Among them are versions that were deleted or replaced long ago, and versions whose
-    checksums do not hold.
-    """
-
-    key: bytes
-    versions: list[RowVersion]
-
-    @property
-    def newest(self) -> RowVersion | None:
-        """The newest version whose checksums hold; None if there is none, or if it is a deletion."""
-        for entry in self.versions:
-            if entry.is_intact:
-                return None if entry.value is None else entry
-        return None
-
-    @property
-    def is_deleted(self) -> bool:
-        """Whether the newest version whose checksums hold is a deletion."""
-        return next((entry.value is None for entry in self.versions if entry.is_intact), False)
-
-
-Key = bytes
-
-
-class RowSource(Protocol):
-    """The rows of a database, as a check reads them."""
-
-    bytes: int
-    """The size of what is read."""
-
-    def rows(self, family: Family, first: Key = b"", end: Key | None = None) -> Iterator[RawRow]:
-        """See `RawDatabase.rows`."""
-
-    def damages(self) -> list[Damage]:
-        """See `RawDatabase.damages`."""
-
-
 class RawDatabase:
     """The files of a database directory, open for reading. A context manager.
 
@@ -253,18 +213,35 @@ class RawDatabase:
     ) -> None:
         self._files.close()
 
-    def rows(self, family: Family, first: bytes = b"", end: bytes | None = None) -> Iterator[RawRow]:
+    def rows(self, family: Family, first: bytes = b"", end: bytes | None = None) -> Iterator[RowVersion]:
         """Iterate over the rows of a family in key order (of damaged parts, nearly in order). O(bytes).
+
+        Of each row this is the newest version whose checksums hold. If there is none, it is what a damaged part says:
+        the value may be wrong, and the key as well.
 
         Args:
             family: The family.
             first: The first key.
             end: The key to end before; None reads to the end.
         """
+        for versions in self.versions(family, first, end):
+            best = (
+                versions[0]
+                if versions[0].is_intact
+                else next((each for each in versions if each.value is not None), None)
+            )
+            if best is not None and best.value is not None:
+                yield best
+
+    def versions(self, family: Family, first: bytes = b"", end: bytes | None = None) -> Iterator[list[RowVersion]]:
+        """Iterate over all versions of each row, as `rows` does: those whose checksums hold first, then newest first.
+
+        A value of None is a deletion. Among them are versions that were deleted or replaced long ago.
+        """
         merged = heapq.merge(self._stored(family, first, end), self._logged[family], key=_order)
         for key, versions in groupby(merged, key=lambda entry: entry.key):
             if first <= key and (end is None or key < end):
-                yield RawRow(key, list(versions))
+                yield list(versions)
 
     def damages(self) -> list[Damage]:
         """What is damaged, as far as the files were read: complete when `rows` has read every family."""
@@ -486,13 +463,13 @@ class StoreState(NamedTuple):
     damaged: frozenset[bytes]
 
     @classmethod
-    def read(cls, database: RowSource) -> Self:
+    def read(cls, database: RawDatabase) -> Self:
         """Read the rows of a database."""
         found: dict[bytes, int] = {}
         damaged: set[bytes] = set()
         for key, decode in _DECODERS.items():
-            for row in database.rows(Family.META, key, key + b"\0"):
-                newest = max(row.versions, key=lambda entry: entry.sequence)  # an older one may keep too little
+            for versions in database.versions(Family.META, key, key + b"\0"):
+                newest = max(versions, key=lambda entry: entry.sequence)  # an older one may keep too little
                 try:
                     if not newest.is_intact:
                         damaged.add(key)

@@ -6,7 +6,8 @@ block:  bytes | compression (1) | checksum (4)
 ```
 
 The index names the blocks. Without it (a file that is cut off, or damage to its end) they are found one after the
-other, by their structure and checksums.
+other, by their structure. The checksum of a block depends on a number in the footer, so in a file that has lost it none
+can be compared, and no row counts as intact.
 
 ```
 entry | entry | ... | restart points (4 each) | [hash index] | number of restart points (4)
@@ -29,7 +30,6 @@ from coregw.store.rocksdb.wal import (
     RowVersion,
     block_checksum,
     context_modifier,
-    corrected,
     varint,
 )
 
@@ -182,18 +182,9 @@ _UNCOMPRESSED, _LZ4 = 0, 4
 
 _DELETION, _VALUE, _SINGLE_DELETION = 0x0, 0x1, 0x7
 
-_INDEX, _PROPERTIES, _RANGES = b"rocksdb.index", b"rocksdb.properties", b"rocksdb.range_del"
+_INDEX, _PROPERTIES = b"rocksdb.index", b"rocksdb.properties"
 
 _MAX_BLOCK: Final = 64 << 20
-
-_MAX_BASE_ATTEMPTS: Final = 16
-
-_MAX_SEARCH: Final = 1 << 16
-
-_MAX_FILTER: Final = 1 << 14
-
-_MAX_CORRECTIONS: Final = 64
-"""Blocks of a file in which a flipped bit is searched, some 50 ms each: a file with more damage has not lost a bit."""
 
 _U32: Final = 0xFFFFFFFF
 
@@ -209,7 +200,6 @@ class _Handle(NamedTuple):
 class _Block(NamedTuple):
     content: memoryview
     is_intact: bool
-    is_corrected: bool = False
 
 
 class TableFile:
@@ -228,12 +218,11 @@ class TableFile:
 
     def __init__(self, file: FileBytes) -> None:
         self._file = file
-        self._base = 0
+        self._base: int | None = None
         self._metadata: dict[bytes, _Handle] = {}
         self._metadata_start = file.size
         self._index: _Handle | None = None
         self._index_is_delta = True
-        self._corrections: dict[int, bytes | None] = {}
         self.family: str | None = None
         self.family_id: int | None = None
         self.smallest: bytes | None = None
@@ -260,9 +249,7 @@ class TableFile:
         damaged: tuple[int, int] | None = None
         for start, end, block in self._blocks(first, end_key):
             found = [] if block is None else list(_rows(block))
-            if block is not None and block.is_corrected:
-                self._note(start, end, "a flipped bit, which a repair corrects")
-            elif block is None or not block.is_intact:
+            if block is None or not block.is_intact:
                 damaged = (start if damaged is None else damaged[0], end)
             elif found:
                 if damaged is not None:
@@ -276,7 +263,7 @@ class TableFile:
         """Check the checksums of the blocks that are not of rows: filter, index, properties. O(bytes)."""
         for name, handle in self._metadata.items():
             block = self._block(handle)
-            if block is None or not block.is_intact or block.is_corrected:
+            if block is None or not block.is_intact:
                 what = f"damaged {name.decode('latin-1')}"
                 self._note(handle.offset, handle.offset + handle.size + _TRAILER_BYTES, what)
 
@@ -288,7 +275,7 @@ class TableFile:
         footer = self._file.read(max(0, size - _FOOTER), size)
         if len(footer) < _FOOTER or footer[-8:] != _MAGIC:
             raise Malformed("the file has no footer")
-        version = int.from_bytes(footer[-12:-8], "little")
+        version, self._base = int.from_bytes(footer[-12:-8], "little"), 0
         index: _Handle | None = None
         if version >= 6:
             self._base = int.from_bytes(footer[9:13], "little")
@@ -351,26 +338,19 @@ class TableFile:
 
     def _checked(self, data: memoryview, offset: int) -> _Block | None:
         """A block with its trailer, checked and decompressed; None if it does not decompress."""
-        is_intact, is_corrected = _is_intact(data, offset, self._base), False
-        if not is_intact:
-            right = self._correction(data, offset)
-            if right is not None:
-                data, is_intact, is_corrected = memoryview(right), True, True
+        is_intact = self._is_intact(data, offset)
         content, compression = data[:-_TRAILER_BYTES], data[-_TRAILER_BYTES]
-        is_plain = compression == _UNCOMPRESSED or (not is_intact and compression != _LZ4)
-        if is_plain:
-            return _Block(content, is_intact, is_corrected)
+        if compression == _UNCOMPRESSED or (not is_intact and compression != _LZ4):
+            return _Block(content, is_intact)
         plain = _decompressed(content)
-        return None if plain is None else _Block(plain, is_intact, is_corrected)
+        return None if plain is None else _Block(plain, is_intact)
 
-    def _correction(self, data: memoryview, offset: int) -> bytes | None:
-        """A damaged block without its one flipped bit; None if it has other damage."""
-        if offset not in self._corrections:
-            if len(self._corrections) == _MAX_CORRECTIONS:
-                return None
-            right = corrected(data, lambda attempt: _is_intact(attempt, offset, self._base))
-            self._corrections[offset] = right
-        return self._corrections[offset]
+    def _is_intact(self, data: memoryview, offset: int) -> bool:
+        """Whether the checksum at the end of a block is right. It is not if the footer is lost."""
+        if self._base is None:
+            return False
+        expected = (block_checksum(data[:-4]) + context_modifier(self._base, offset)) & _U32
+        return int.from_bytes(data[-4:], "little") == expected
 
     def _blocks(self, first: bytes, end_key: bytes | None) -> Iterator[tuple[int, int, _Block | None]]:
         """Iterate over (start, end, block) of the data blocks with keys from `first` to `end_key`."""
@@ -387,10 +367,9 @@ class TableFile:
         """Find the data blocks without an index, with the whole file in memory."""
         data = self._file.read(0, self._file.size)
         plain = bytes(data)
-        base = self._base = self._base or _derived_base(data)
         at, end, damaged = 0, self._metadata_start, -1
         while at < end:
-            stop = _block_at(data, at, base, is_search=damaged >= 0)
+            stop = self._block_at(data, at, is_search=damaged >= 0)
             block = None if stop is None else self._checked(data[at:stop], at)
             if stop is None or block is None or not _has_rows(block.content):  # damaged, or filter, index, properties
                 damaged = at if damaged < 0 else damaged
@@ -404,6 +383,17 @@ class TableFile:
         if damaged >= 0:
             yield damaged, end, _Block(data[damaged:end], is_intact=False)
 
+    def _block_at(self, data: memoryview, at: int, *, is_search: bool) -> int | None:
+        """The end of the data block that starts at an offset, with its trailer; None if there is none.
+
+        Its structure is enough where the block before it ends, and everywhere if no checksum can be compared.
+        """
+        ends = list(_ends(data, at, is_search=is_search))
+        intact = next((end for end in ends if self._is_intact(data[at:end], at)), None)
+        if intact is not None or not ends or (is_search and self._base is not None):
+            return intact
+        return ends[0]
+
     def _note(
         self,
         start: int,
@@ -415,20 +405,6 @@ class TableFile:
         has_rows: bool = False,
     ) -> None:
         self.damages[Damage(self._file.name, start, end, self.family, what, after, before, has_rows)] = None
-
-
-def _is_intact(data: memoryview | bytearray, offset: int, base: int) -> bool:
-    """Whether the checksum at the end of a block, which is at this offset of its file, holds."""
-    stored = int.from_bytes(data[-4:], "little")
-    return stored == (block_checksum(data[:-4]) + context_modifier(base, offset)) & _U32
-
-
-def _block_at(data: memoryview, at: int, base: int, *, is_search: bool = False) -> int | None:
-    """The end of the intact data block that starts at an offset, with its trailer; None if there is none."""
-    for end in _ends(data, at, is_search=is_search):
-        if _is_intact(data[at:end], at, base):
-            return end
-    return None
 
 
 def _ends(data: memoryview, at: int, *, is_search: bool) -> Iterator[int]:
@@ -448,27 +424,6 @@ def _ends(data: memoryview, at: int, *, is_search: bool) -> Iterator[int]:
         return
     if end + _TRAILER_BYTES <= len(data) and data[end] == _LZ4:
         yield end + _TRAILER_BYTES
-
-
-def _derived_base(data: memoryview) -> int:
-    """The number that is part of every checksum, if the footer that has it is lost.
-
-    Derived from the first block that another one, perhaps after a filter, confirms. 0 if no two blocks agree.
-    """
-    attempts, plain = 0, bytes(data)
-    for at in _candidates(plain, 0, min(_MAX_SEARCH, len(data))):
-        for end in _ends(data, at, is_search=at > 0):
-            stored = int.from_bytes(data[end - 4 : end], "little")
-            base = (stored - block_checksum(data[at : end - 4])) & _U32 ^ (at + (at >> 32)) & _U32
-            following = (end, *_candidates(plain, end, min(end + _MAX_FILTER, len(data))))
-            if any(
-                _block_at(data, after, base, is_search=True) is not None for after in following if after < len(data)
-            ):
-                return base
-            attempts += 1
-            if attempts == _MAX_BASE_ATTEMPTS:
-                return 0
-    return 0
 
 
 def _candidates(data: bytes, start: int, end: int) -> Iterator[int]:
@@ -512,6 +467,6 @@ def _rows(block: _Block) -> Iterator[RowVersion]:
         (trailer,) = TRAILER.unpack(internal[-TRAILER.size :])
         kind, key = trailer & 0xFF, internal[: -TRAILER.size]
         if kind == _VALUE:
-            yield RowVersion(key, trailer >> 8, value, block.is_intact, block.is_corrected)
+            yield RowVersion(key, trailer >> 8, value, block.is_intact)
         elif kind in (_DELETION, _SINGLE_DELETION):
-            yield RowVersion(key, trailer >> 8, None, block.is_intact, block.is_corrected)
+            yield RowVersion(key, trailer >> 8, None, block.is_intact)

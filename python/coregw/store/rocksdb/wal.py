@@ -1,25 +1,20 @@
 """RocksDB's logs and MANIFEST files, read without it: records, batches, checksums.
 
 ```
-block of 32 KiB: fragment | fragment | ...
-fragment:        checksum (4) | length (2) | kind (1) | bytes        kind: 1 whole, 2 first, 3 middle, 4 last
+block of 32 KiB: | fragment | fragment | ... | fewer than 7 bytes of padding |
+fragment:        | checksum, 4 bytes | length, 2 bytes | kind, 1 byte | data |
 ```
 
-A fragment whose checksum is wrong is passed on as it is: most of its bytes are right, and the rows in it can be
-checked.
+A record is one fragment (`_WHOLE`), or a `_FIRST`, any number of `_MIDDLE` and a `_LAST` one. RocksDB compares the
+checksums. A length that reaches past the end of the file, a kind that it knows from recycled logs, and zeros all look
+to it like the end of the log, so this module follows the structure.
+
+The bytes of a fragment whose checksum is wrong are passed on as they are: most are right, and the rows in them can be
+checked. A record of a log is a batch of rows:
 
 ```
 sequence (8) | count (4) | kind | family | key | value | kind | ...
 ```
-
-```
-block of 32 KiB: | record | record | ... | fewer than 7 bytes of padding |
-record:          | checksum, 4 bytes | length, 2 bytes | kind, 1 byte | data |
-```
-
-An entry is one record (`_WHOLE`), or a `_FIRST`, any number of `_MIDDLE` and a `_LAST` one. RocksDB compares the
-checksums. A length that reaches past the end of the file, a kind that it knows from recycled logs, and a zeroed record
-all look to it like the end of the log, so this module follows the structure.
 """
 
 from __future__ import annotations
@@ -47,8 +42,6 @@ __all__ = [
     "block_checksum",
     "complete_end",
     "context_modifier",
-    "corrected",
-    "flipped_bit",
     "intact_end",
     "log_checksum",
     "prefixed",
@@ -65,26 +58,11 @@ _CRC_DELTA: Final = 0xA282EAD8
 
 _MAX_VARINT_BYTES: Final = 10
 
-_MAX_CORRECTED: Final = 1 << 14
-"""Searching for a flipped bit in more bytes than these takes longer than a second."""
-
-_CRC32C: Final = 0x82F63B78
-
-
-def _crc_table() -> list[int]:
-    table = []
-    for value in range(256):
-        crc = value
-        for _ in range(8):
-            crc = crc >> 1 ^ (_CRC32C if crc & 1 else 0)
-        table.append(crc)
-    return table
-
-
-_CRC_TABLE: Final = _crc_table()
-
 TRAILER: Final = struct.Struct("<Q")
 """The end of an internal key: the sequence number, and the kind of the entry in the lowest byte."""
+
+
+LogBytes = bytes | memoryview | mmap.mmap
 
 
 class Malformed(Exception):
@@ -99,14 +77,12 @@ class RowVersion(NamedTuple):
         sequence: RocksDB's sequence number: of two versions of a key, the greater one is newer. 0 in old rows.
         value: The value, None for a deletion.
         is_intact: Whether the checksums over the row hold. If not, key and value may differ from what was written.
-        is_corrected: Whether they hold since a flipped bit was corrected; RocksDB cannot read the row.
     """
 
     key: bytes
     sequence: int
     value: bytes | memoryview | None
     is_intact: bool
-    is_corrected: bool = False
 
 
 class Damage(NamedTuple):
@@ -156,51 +132,16 @@ def prefixed(data: bytes | memoryview, at: int, end: int) -> tuple[memoryview, i
     return memoryview(data)[start : start + size], start + size
 
 
-def log_checksum(kind: int, payload: bytes | memoryview) -> int:
+def log_checksum(kind: int, payload: LogBytes) -> int:
     """The masked CRC-32C of a log record: over the byte of its kind and the payload. O(bytes)."""
     crc: int = google_crc32c.extend(google_crc32c.value(bytes((kind,))), bytes(payload))
     return ((crc >> 15 | crc << 17) + _CRC_DELTA) & _U32
 
 
-def flipped_bit(kind: int, payload: bytes | memoryview, checksum: int) -> tuple[int, int] | None:
-    """Find the one flipped bit of a log record's payload: its byte and its mask, or None. O(bytes).
-
-    A CRC is linear: the difference of two checksums is that of the flipped bit alone, carried on by one byte for each
-    that follows it.
-    """
-    rotated = (checksum - _CRC_DELTA) & _U32
-    stored = (rotated >> 17 | rotated << 15) & _U32
-    computed = google_crc32c.extend(google_crc32c.value(bytes((kind,))), bytes(payload))
-    difference = computed ^ stored
-    deltas = [_CRC_TABLE[1 << bit] for bit in range(8)]
-    for at in range(len(payload) - 1, -1, -1):
-        if difference in deltas:
-            return at, 1 << deltas.index(difference)
-        deltas = [_CRC_TABLE[delta & 0xFF] ^ delta >> 8 for delta in deltas]
-    return None
-
-
-def block_checksum(block: memoryview | bytearray) -> int:
+def block_checksum(block: memoryview) -> int:
     """The XXH3 checksum of a block with the byte of its compression type, without the context's modifier. O(bytes)."""
     low = xxhash.xxh3_64_intdigest(block[:-1]) & _U32
     return low ^ (block[-1] * _LAST_BYTE_PRIME & _U32)
-
-
-def corrected(data: bytes | memoryview, is_right: Callable[[bytearray], bool]) -> bytes | None:
-    """Find the one flipped bit of some bytes, by trying each: the bytes without it, or None. O(bytes^2).
-
-    With a checksum of 32 bits, other damage to n bytes is taken for a flipped bit once in 2^29 / n cases.
-    """
-    if len(data) > _MAX_CORRECTED:
-        return None
-    attempt = bytearray(data)
-    for at in range(len(attempt)):
-        for bit in range(8):
-            attempt[at] ^= 1 << bit
-            if is_right(attempt):
-                return bytes(attempt)
-            attempt[at] ^= 1 << bit
-    return None
 
 
 def context_modifier(base: int, offset: int) -> int:
@@ -208,12 +149,9 @@ def context_modifier(base: int, offset: int) -> int:
     return (base ^ (offset + (offset >> 32))) & _U32 if base else 0
 
 
-_BLOCK: Final = 32_768
+_BLOCK_BYTES: Final = 32 << 10
 
-_RECORD_HEADER_BYTES: Final = 7
-
-_MAX_CORRECTIONS: Final = 64
-"""Fragments of a file in which a flipped bit is searched, some 0.1 s each."""
+_HEADER: Final = struct.Struct("<IHB")
 
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 
@@ -227,15 +165,80 @@ class LogRecord(NamedTuple):
 
 
 class _Fragment(NamedTuple):
+    """A fragment by its header, whose checksum may be wrong."""
+
     start: int
+    end: int
+    checksum: int
     kind: int
-    data: memoryview
-    is_intact: bool
+
+    def data(self, file: LogBytes) -> LogBytes:
+        return file[self.start + _HEADER.size : self.end]
+
+    def is_intact(self, file: LogBytes) -> bool:
+        """Whether its checksum is right. O(bytes)."""
+        return self.checksum == log_checksum(self.kind, self.data(file))
+
+    @property
+    def begins_record(self) -> bool:
+        return self.kind in (_WHOLE, _FIRST)
+
+    @property
+    def ends_record(self) -> bool:
+        return self.kind in (_WHOLE, _LAST)
 
 
-def read_log(
-    data: memoryview, file: str, damages: list[Damage], *, start: int = 0, corrects: bool = True
-) -> Iterator[LogRecord]:
+def _fragment_at(file: LogBytes, at: int, end: int) -> _Fragment | None:
+    """The fragment at an offset; None if there is no header, or if it announces more than is left up to `end`."""
+    if end - at < _HEADER.size:
+        return None
+    checksum, length, kind = _HEADER.unpack_from(file, at)
+    stop = at + _HEADER.size + length
+    return _Fragment(at, stop, checksum, kind) if _WHOLE <= kind <= _LAST and stop <= end else None
+
+
+def _fragments(file: LogBytes, at: int, size: int) -> Iterator[_Fragment]:
+    """Iterate over fragments, up to the first that has no header or does not fit. O(fragments)."""
+    while at < size:
+        block = at - at % _BLOCK_BYTES + _BLOCK_BYTES
+        if block - at < _HEADER.size:
+            at = block
+            continue
+        fragment = _fragment_at(file, at, min(block, size))
+        if fragment is None:
+            return
+        yield fragment
+        at = fragment.end
+
+
+def complete_end(data: bytes | mmap.mmap, start: int, end: int) -> int:
+    """Return where the last complete record of a log file ends, before anything malformed. O(fragments).
+
+    Args:
+        data: The file.
+        start: Where a record ends; 0 is the file's beginning.
+        end: The bytes from here on are not considered.
+    """
+    return _end_of_records(data, start, end, lambda fragment: True)
+
+
+def intact_end(data: bytes | mmap.mmap, start: int, end: int) -> int:
+    """Return what `complete_end` does, but also before the first wrong checksum. O(bytes)."""
+    return _end_of_records(data, start, end, lambda fragment: fragment.is_intact(data))
+
+
+def _end_of_records(data: bytes | mmap.mmap, start: int, end: int, is_right: Callable[[_Fragment], bool]) -> int:
+    complete, is_inside = start, False
+    for fragment in _fragments(data, start, end):
+        if fragment.begins_record is is_inside or not is_right(fragment):
+            break
+        is_inside = not fragment.ends_record
+        if not is_inside:
+            complete = fragment.end
+    return complete
+
+
+def read_log(data: memoryview, file: str, damages: list[Damage], *, start: int = 0) -> Iterator[LogRecord]:
     """Iterate over the records of a log file; append to `damages` what is damaged. O(bytes).
 
     The end of a log that a process was writing to may be part of a record that was not acknowledged. It cannot be
@@ -246,111 +249,69 @@ def read_log(
         file: Its name.
         damages: Where damage is reported.
         start: Where a record begins; what is before it is not read.
-        corrects: Whether to search for flipped bits in damaged records.
     """
     parts: list[_Fragment] = []
-    for fragment in _fragments(data, file, damages, start, _MAX_CORRECTIONS if corrects else 0):
-        if fragment.kind in (_WHOLE, _FIRST) and parts:
-            yield _joined(parts, is_complete=False)
-            parts = []
+    is_whole = True
+    for fragment, is_intact in _readable(data, file, damages, start):
+        if fragment.begins_record and parts:
+            yield _joined(data, parts, is_intact=False)
+            parts, is_whole = [], True
+        is_whole = is_whole and is_intact and bool(parts or fragment.begins_record)
         parts.append(fragment)
-        if fragment.kind in (_WHOLE, _LAST):
-            is_complete = parts[0].kind in (_WHOLE, _FIRST)
-            yield _joined(parts, is_complete=is_complete)
-            parts = []
+        if fragment.ends_record:
+            yield _joined(data, parts, is_intact=is_whole)
+            parts, is_whole = [], True
     if parts:
-        last = parts[-1]
-        damages.append(Damage(file, parts[0].start, last.start + len(last.data), None, "the last record is truncated"))
-        yield _joined(parts, is_complete=False)
+        damages.append(Damage(file, parts[0].start, parts[-1].end, None, "the last record is truncated"))
+        yield _joined(data, parts, is_intact=False)
 
 
-def _joined(parts: list[_Fragment], *, is_complete: bool) -> LogRecord:
-    is_intact = is_complete and all(part.is_intact for part in parts)
-    return LogRecord(parts[0].start, b"".join(part.data for part in parts), is_intact)
+def _joined(data: memoryview, parts: list[_Fragment], *, is_intact: bool) -> LogRecord:
+    return LogRecord(parts[0].start, b"".join(part.data(data) for part in parts), is_intact)
 
 
-def _fragments(data: memoryview, file: str, damages: list[Damage], at: int, corrections: int) -> Iterator[_Fragment]:
+def _readable(data: memoryview, file: str, damages: list[Damage], at: int) -> Iterator[tuple[_Fragment, bool]]:
+    """Iterate over fragments and whether they are intact; of damaged ones, the bytes before the next intact one."""
     size = len(data)
     while at < size:
-        end = min(at - at % _BLOCK + _BLOCK, size)
-        if end - at < _RECORD_HEADER_BYTES:
+        damaged: _Fragment | None = None
+        for fragment in _fragments(data, at, size):
+            at = fragment.start
+            if not fragment.is_intact(data):
+                damaged = fragment
+                break
+            yield fragment, True
+            at = fragment.end
+        end = min(at - at % _BLOCK_BYTES + _BLOCK_BYTES, size)
+        if end - at < _HEADER.size:
             at = end
             continue
-        fragment = _fragment_at(data, at, end)
-        if fragment is not None and fragment.is_intact:
-            yield fragment
-            at += _RECORD_HEADER_BYTES + len(fragment.data)
-            continue
-        if fragment is None and not any(data[at:end]):
-            damages.append(Damage(file, at, end, None, "zeros"))
-            at = end
-            continue
-        right = _corrected(data, at, end) if corrections else None
-        corrections -= corrections > 0
-        if right is not None:
-            stop = at + _RECORD_HEADER_BYTES + len(right.data)
-            damages.append(Damage(file, at, stop, None, "a flipped bit, which a repair corrects", has_rows=False))
-            yield right
-            at = stop
-            continue
-        after = _next_intact(data, at + 1, end)
-        if fragment is None:
-            damages.append(Damage(file, at, after, None, "no record header"))
+        damaged = damaged or _truncated(data, at, end)
+        if damaged is None and not any(data[at:end]):
+            after, what = end, "zeros"
         else:
-            damages.append(Damage(file, at, after, None, "wrong checksum"))
-            stop = min(at + _RECORD_HEADER_BYTES + len(fragment.data), after)
-            yield fragment._replace(data=data[at + _RECORD_HEADER_BYTES : max(stop, at + _RECORD_HEADER_BYTES)])
+            after = _next_intact(data, at + 1, end)
+            what = "no record header" if damaged is None else "wrong checksum"
+        damages.append(Damage(file, at, after, None, what))
+        if damaged is not None:
+            yield damaged._replace(end=max(at + _HEADER.size, min(damaged.end, after))), False
         at = after
 
 
-def _fragment_at(data: memoryview, at: int, end: int) -> _Fragment | None:
-    """The fragment at an offset, cut off at the end of the block or file; None if there is no header."""
-    return _fragment(data[at : at + _RECORD_HEADER_BYTES], data, at, end)
-
-
-def _fragment(header: bytes | bytearray | memoryview, data: memoryview, at: int, end: int) -> _Fragment | None:
-    """The fragment at an offset with this header."""
-    kind = header[6]
-    if not _WHOLE <= kind <= _LAST:
-        return None
-    length = header[4] | header[5] << 8
-    payload = data[at + _RECORD_HEADER_BYTES : min(at + _RECORD_HEADER_BYTES + length, end)]
-    checksum = int.from_bytes(header[:4], "little")
-    is_intact = len(payload) == length and checksum == log_checksum(kind, payload)
-    return _Fragment(at, kind, payload, is_intact)
-
-
-def _corrected(data: memoryview, at: int, end: int) -> _Fragment | None:
-    """The fragment at an offset without the one bit of it that was flipped; None if it has other damage."""
-    for position in range(8 * _RECORD_HEADER_BYTES):
-        header = bytearray(data[at : at + _RECORD_HEADER_BYTES])
-        header[position // 8] ^= 1 << position % 8
-        fragment = _fragment(header, data, at, end)
-        if fragment is not None and fragment.is_intact:
-            return fragment
-    fragment = _fragment_at(data, at, end)
-    if fragment is None or at + _RECORD_HEADER_BYTES + (data[at + 4] | data[at + 5] << 8) > end:
-        return None
-    checksum = int.from_bytes(data[at : at + 4], "little")
-    found = flipped_bit(fragment.kind, fragment.data, checksum)
-    if found is None:
-        return None
-    right = bytearray(fragment.data)
-    right[found[0]] ^= found[1]
-    return fragment._replace(data=memoryview(bytes(right)), is_intact=True)
+def _truncated(data: memoryview, at: int, end: int) -> _Fragment | None:
+    """What there is of a fragment that announces more bytes than its block or its file has."""
+    checksum, _, kind = _HEADER.unpack_from(data, at)
+    return _Fragment(at, end, checksum, kind) if _WHOLE <= kind <= _LAST else None
 
 
 def _next_intact(data: memoryview, at: int, end: int) -> int:
     """The offset of the next intact fragment of a block, or the block's end."""
     block = bytes(data[at:end])
-    for offset in range(len(block) - _RECORD_HEADER_BYTES):
+    for offset in range(len(block) - _HEADER.size):
         # A random byte is rarely a kind with a length that fits, so few checksums are computed.
-        kind = block[offset + 6]
-        length = block[offset + 4] | block[offset + 5] << 8
-        if _WHOLE <= kind <= _LAST and 0 < length <= len(block) - offset - _RECORD_HEADER_BYTES:
-            payload = block[offset + _RECORD_HEADER_BYTES : offset + _RECORD_HEADER_BYTES + length]
-            if int.from_bytes(block[offset : offset + 4], "little") == log_checksum(kind, payload):
-                return at + offset
+        fragment = _fragment_at(block, offset, len(block))
+        if fragment is not None and fragment.end > offset + _HEADER.size and fragment.is_intact(block):
+            return at + offset
     return end
 
 
@@ -470,57 +431,3 @@ class FileBytes:
             if error.errno != errno.EIO:
                 raise
             return bytes(end - start)
-
-
-_BLOCK_BYTES: Final = 32 << 10
-
-_HEADER_BYTES: Final = 7
-
-_HEADER: Final = struct.Struct("<IHB")
-
-
-def complete_end(data: bytes | mmap.mmap, start: int, end: int) -> int:
-    """Return where the last complete entry of a log file ends, before anything malformed. O(records).
-
-    Args:
-        data: The file.
-        start: Where an entry ends; 0 is the file's beginning.
-        end: The bytes from here on are not considered.
-    """
-    complete = start
-    for position, _, kind, size in _records(data, start, end):
-        if kind in (_WHOLE, _LAST):
-            complete = position + size
-    return complete
-
-
-def intact_end(data: bytes | mmap.mmap, start: int, end: int) -> int:
-    """Return what `complete_end` does, but also before the first wrong checksum. O(bytes)."""
-    intact = start
-    for position, checksum, kind, size in _records(data, start, end):
-        if log_checksum(kind, data[position + _HEADER_BYTES : position + size]) != checksum:
-            break
-        if kind in (_WHOLE, _LAST):
-            intact = position + size
-    return intact
-
-
-def _records(data: bytes | mmap.mmap, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Iterate over well-formed records: position, checksum, kind, and size with the header."""
-    position = start
-    is_inside = False
-    while True:
-        left = _BLOCK_BYTES - position % _BLOCK_BYTES
-        if left < _HEADER_BYTES:
-            position += left
-            continue
-        if position + _HEADER_BYTES > end:
-            return
-        checksum, length, kind = _HEADER.unpack_from(data, position)
-        size = _HEADER_BYTES + length
-        may_follow = kind in (_MIDDLE, _LAST) if is_inside else kind in (_WHOLE, _FIRST)
-        if not may_follow or size > left or position + size > end:
-            return
-        yield position, checksum, kind, size
-        position += size
-        is_inside = kind in (_FIRST, _MIDDLE)
