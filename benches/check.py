@@ -1,4 +1,4 @@
-"""Comparison of the benches' ratios with the recorded ones: ``make bench-check``.
+"""Comparison of the benches' ratios with the recorded ones: ``make bench ARGS=check``.
 
 Each bench makes a quick run, and each of its guarded figures is compared with the quick run recorded in
 docs/benchmarks/. Other load on the machine makes single runs worse, never better; so a bench with a regression runs

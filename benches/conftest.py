@@ -10,7 +10,7 @@ import pytest
 from coregw import Map
 from coregw.bench import ProofSample, generated_keys, sample, target
 
-# The search for doctests would import the programs beside the suite; some need libraries of requirements-bench.lock.
+# The search for doctests would import the programs beside the suite; some need libraries of the group "bench".
 collect_ignore = [path.name for path in Path(__file__).parent.glob("*.py") if not path.name.startswith("test_")]
 
 

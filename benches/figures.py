@@ -24,7 +24,7 @@ class Figure:
     bar: float | None
     """The bound on the value, upper or lower depending on `better`."""
     guarded: bool
-    """Whether `make bench-check` fails when it gets worse by more than 15 %."""
+    """Whether `make bench ARGS=check` fails when it gets worse by more than 15 %."""
     recorded: bool
     """False for values that are meaningful on this machine only."""
     note: str

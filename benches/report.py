@@ -41,7 +41,7 @@ HEADLINES_BEGIN, HEADLINES_END = "<!-- figures: written by the benches -->", "<!
 GALLERY = """# Benchmark results
 
 For those who want figures of coregw's speed. Each picture shows one full run. The JSON file of the same name has its
-ratios and the machine it ran on; `make bench-<name> ARGS=--write` regenerates both, and this page. What is measured,
+ratios and the machine it ran on; `make bench ARGS='<name> --write'` regenerates both, and this page. What is measured,
 and compared with what, is described in [benches/README.md](../../benches/README.md); what profiling showed is in
 [profiling.md](profiling.md).
 

@@ -27,7 +27,7 @@ DECLARED = [
         for text in extra
         if "coregw[" not in text
     ),
-    *PROJECT["dependency-groups"]["dev"],
+    *(text for group in PROJECT["dependency-groups"].values() for text in group),
     *PROJECT["build-system"]["requires"],
 ]
 

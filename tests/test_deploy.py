@@ -1,6 +1,6 @@
 """The dashboard and the alerts of deploy/ name metrics and labels that the gateway exports.
 
-The files for several gateways agree with each other and with the settings; `make test-proxies` runs them.
+The files for several gateways agree with each other and with the settings; `make test-servers ARGS=proxies` runs them.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ def test_compose_accepts_the_files(name: str) -> None:
 
 
 def test_the_servers_know_the_options_that_compose_gives_them() -> None:
-    """Those of the wheels, which have the versions of the images; run by `make test-stores`."""
+    """Those of the wheels, which have the versions of the images; run by `make test-servers`."""
     require_wanted()
     services = compose_file("cluster/compose.yml")["services"]
     [script] = [text.replace("$$", "$") for text in services["bucket"]["command"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -220,11 +221,17 @@ def test_source_paths_in_documentation_exist(page: Path) -> None:
 
 @rows("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
 def test_make_targets_in_documentation_exist(page: Path) -> None:
-    makefile = read("Makefile")
+    makefile, text = read("Makefile"), page.read_text("utf-8")
     targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
-    targets |= {f"bench-{bench.stem.removeprefix('bench_')}" for bench in TOP.glob("benches/bench_*.py")}
-    named = set(re.findall(r"`make ([a-z][a-z-]*)(?![a-z<-])", page.read_text("utf-8")))
-    assert named <= targets
+    assert set(re.findall(r"`make ([a-z][a-z-]*)", text)) <= targets
+    parts = set(re.findall(r"^(?:define )?([a-z]+_[a-z-]+)(?: =.*)?$", makefile, re.MULTILINE))
+    parts |= {f"fuzz_{program.stem}" for program in TOP.glob("rust/fuzz/src/bin/*.rs")}
+    parts |= {bench.stem for bench in TOP.glob("benches/bench_*.py")} | {"bench_check", "bench_soak"}
+    prefixes = {"test-servers": "servers", "test-clients": "clients", "test-wheel": "wheel"}
+    with_parts = r"`make (bench|fuzz|lint|test-(?:servers|clients|wheel)) ARGS='?([a-z][^'`]*)"
+    for target, words in re.findall(with_parts, text):
+        for part in itertools.takewhile(lambda word: not word.startswith("-"), words.split()):
+            assert f"{prefixes.get(target, target)}_{part}" in parts, f"make {target} has no part {part}"
 
 
 @rows("page", PAGES, ids=lambda page: page.relative_to(TOP).as_posix())

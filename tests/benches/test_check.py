@@ -1,4 +1,4 @@
-"""Which changes of figures `make bench-check` reports as regressions, and which it tolerates as noise."""
+"""Which changes of figures `make bench ARGS=check` reports as regressions, and which it tolerates as noise."""
 
 from __future__ import annotations
 

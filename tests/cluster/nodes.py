@@ -63,7 +63,7 @@ class Databases:
     def __init__(self, folder: Path, count: int = 3, *, is_safe: bool = True) -> None:
         binaries = postgres_binaries()
         if binaries is None:
-            raise LookupError("PostgreSQL was not found; `make test-stores` installs it")
+            raise LookupError("PostgreSQL was not found; `make test-servers` installs it")
         if (user := unprivileged()[1]) is not None:
             os.chown(folder, user.pw_uid, user.pw_gid)
         names = [f"node{number}" for number in range(count)]

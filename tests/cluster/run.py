@@ -1,4 +1,4 @@
-"""The long form of the faults of a cluster: ``make test-cluster ARGS='--seed 7 --count 20'``.
+"""The long form of the faults of a cluster: ``make test-servers ARGS='cluster --seed 7 --count 20'``.
 
 Exits with 1 if something acknowledged was lost, something wrong was served, or answers took longer than the bars after
 a primary was killed.

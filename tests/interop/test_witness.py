@@ -1,6 +1,6 @@
 """Checkpoints, policies and cosignatures against the implementations of others, in Go, and against litewitness.
 
-Skipped unless ``make test-interop`` runs them; its first run downloads the pinned modules.
+Skipped unless ``make test-clients ARGS=interop`` runs them; its first run downloads the pinned modules.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SOURCE = Path(__file__).parent / "witness"
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if os.environ.get("COREGW_TEST_INTEROP") != "required":
-        pytest.skip("make test-interop runs it; it needs Go")
+        pytest.skip("make test-clients ARGS=interop runs it; it needs Go")
     return built(tmp_path_factory.mktemp("go") / "witness", ".")
 
 

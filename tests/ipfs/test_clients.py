@@ -1,6 +1,6 @@
 """IPFS clients of others read from a gateway: ipfsspec, boxo's remote backends, and Helia's verified-fetch.
 
-`make test-ipfs` installs them; without them, these tests are skipped.
+`make test-clients ARGS=ipfs` installs them; without them, these tests are skipped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FOLDER = Path(__file__).parent
 TOOLS = os.environ.get("COREGW_TEST_IPFS", "")
 """A folder with the npm packages of `fetch/package.json`."""
 
-pytestmark = pytest.mark.skipif(not TOOLS, reason="run by `make test-ipfs`")
+pytestmark = pytest.mark.skipif(not TOOLS, reason="run by `make test-clients ARGS=ipfs`")
 
 LEAF = b"the bytes of a leaf\n" * 50
 FILE = b"a file in one block"

@@ -1,6 +1,6 @@
 """The cases of IPFS gateway-conformance for raw blocks and for CORS.
 
-`make test-conformance` runs them where its source is in target/; without it, they are skipped.
+`make test-clients ARGS=conformance` runs them where its source is in target/; without it, they are skipped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SOURCE = os.environ.get("COREGW_TEST_CONFORMANCE", "")
 CASES = {"TestTrustlessRaw": 5, "TestTrustlessRawRanges": 2, "TestCors": 2}
 """The number of cases of each group."""
 
-pytestmark = pytest.mark.skipif(not SOURCE, reason="run by `make test-conformance`")
+pytestmark = pytest.mark.skipif(not SOURCE, reason="run by `make test-clients ARGS=conformance`")
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Differential fuzzing of the verifier in TypeScript against the one in Rust.
 
 Honest proofs, edited proofs, and proofs of trees that no honest writer makes go to both. They must accept the same, and
-give the same answers. ``make js-fuzz`` runs it for a while; ``test_differential.py`` for a fixed number of cases.
+give the same answers. ``make fuzz ARGS=js`` runs it for a while; ``test_differential.py`` for a fixed number of cases.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The verifier in TypeScript agrees with the one in Rust. `make js` builds it; without it, these tests are skipped."""
+"""The verifier in TypeScript agrees with the one in Rust. Only `make test-clients ARGS=js` runs these tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import differential
 import pytest
 
-pytestmark = pytest.mark.skipif(not os.environ.get("COREGW_TEST_JS"), reason="run by `make js`")
+pytestmark = pytest.mark.skipif(not os.environ.get("COREGW_TEST_JS"), reason="run by `make test-clients ARGS=js`")
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -1,4 +1,4 @@
-"""The explorer in headless Chromium, at a gateway and at static trees. `make test-explorer` runs it."""
+"""The explorer in headless Chromium, at a gateway and at static trees. `make test-clients ARGS=explorer` runs it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHROMIUM = os.environ.get("COREGW_TEST_BROWSER", "")
 AUTHORIZATION = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
 SECONDS = 300
 
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="run by `make test-explorer`")
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="run by `make test-clients ARGS=explorer`")
 
 
 def png(width: int, height: int) -> bytes:

@@ -1,7 +1,7 @@
 """MALT's own client uses a gateway: the transport of malt-client, unchanged, but for its batches of payloads.
 
-`make test-malt` runs it where the sources are in target/; without them, it is skipped. The shapes of its requests
-are tested in `tests/gateway/routes/test_queries_by_get.py` everywhere.
+`make test-clients ARGS=malt` runs it where the sources are in target/; without them, it is skipped. The shapes of its
+requests are tested in `tests/gateway/routes/test_queries_by_get.py` everywhere.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import serving
 FOLDER = Path(__file__).parent
 GO = shutil.which("go")
 
-pytestmark = pytest.mark.skipif(not os.environ.get("COREGW_TEST_MALT"), reason="run by `make test-malt`")
+pytestmark = pytest.mark.skipif(not os.environ.get("COREGW_TEST_MALT"), reason="run by `make test-clients ARGS=malt`")
 
 
 def test_the_transport_of_malt_client_works_unchanged(tmp_path: Path) -> None:

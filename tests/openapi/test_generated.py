@@ -1,6 +1,6 @@
 """Clients that others' generators make from the OpenAPI documents. They compile, and call a gateway.
 
-`make test-openapi` installs the generators; without them, these tests are skipped.
+`make test-clients ARGS=openapi` installs the generators; without them, these tests are skipped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GENERATOR = os.environ.get("COREGW_TEST_OPENAPI_GENERATOR", "")
 
 OAPI_CODEGEN = "github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2"
 
-pytestmark = pytest.mark.skipif(not TOOLS, reason="run by `make test-openapi`")
+pytestmark = pytest.mark.skipif(not TOOLS, reason="run by `make test-clients ARGS=openapi`")
 
 COUNTER_EXAMPLES = {"no-invalid-media-type-examples", "no-invalid-parameter-examples"}
 """Rules that examples of refused requests break on purpose."""
@@ -171,7 +171,7 @@ def test_hey_api_compiles_and_calls(folder: Path, running: serving.Process) -> N
 def openapi_generator(folder: Path, generator: str, output: str, *options: str, document: str = "gateway") -> None:
     """Generate a client of the gateway by openapi-generator."""
     if not GENERATOR:
-        pytest.skip("run by `make test-openapi-all`")
+        pytest.skip("run by `make test-clients ARGS=openapi-all`")
     generate = ["java", "-jar", GENERATOR, "generate", "--input-spec", f"{document}.json", "--output", output]
     run(folder, *generate, "--generator-name", generator, *options)
 
@@ -248,7 +248,7 @@ def test_openapi_generator_in_rust_compiles_and_calls(folder: Path, running: ser
 
 def test_oapi_codegen_compiles_and_calls(folder: Path, running: serving.Process) -> None:
     if not GENERATOR:
-        pytest.skip("run by `make test-openapi-all`")
+        pytest.skip("run by `make test-clients ARGS=openapi-all`")
     module = folder / "codegen"
     (module / "calls").mkdir(parents=True)
     (module / "go.mod").write_text("module github.com/coregw/client\n\ngo 1.24\n", "utf-8")

@@ -1,4 +1,4 @@
-"""The site of the documentation in headless Chromium, opened from the disk. `make test-site` runs it."""
+"""The site of the documentation in headless Chromium, opened from the disk. `make test-clients ARGS=site` runs it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOME = Path(__file__).parents[2]
 CHROMIUM = os.environ.get("COREGW_TEST_BROWSER", "")
 SITE = HOME / "target" / "site"
 
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="run by `make test-site`")
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="run by `make test-clients ARGS=site`")
 
 
 def test_the_search_works_without_a_server_and_pages_load_nothing_from_elsewhere() -> None:

@@ -1,4 +1,4 @@
-"""A short, reproducible run of schemathesis on the gateway's document; `make fuzz-http` runs longer."""
+"""A short, reproducible run of schemathesis on the gateway's document; `make fuzz ARGS=http` runs longer."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def proxy_command(name: str, top: Path, port: int, ports: list[int], without: tu
     """
     program = os.environ.get(f"COREGW_TEST_{name.upper()}") or shutil.which(name)
     if program is None:
-        pytest.skip(f"{name} is not installed (`make test-proxies` gets it)")
+        pytest.skip(f"{name} is not installed (`make test-servers ARGS=proxies` gets it)")
     if name == "nginx":
         site = with_ports(DEPLOY / "nginx" / "gateways.conf", "listen 80;", port, ports)
         site = replaced(site.replace("/var/cache/nginx/coregw", str(top / "cache")), without)
