@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -77,6 +78,19 @@ def test_an_import_from_stdin_can_be_retried(run: Run, gateway: str, root: str, 
     with lying_gateway(busy_at_first, gateway) as url:
         assert run("import", "-", gateway=url, input=car).stdout == f"{root}\n"
     assert attempts == [car, car]
+
+
+def test_a_pipe_is_imported_as_stdin_is(run: Run, root: str, tmp_path: Path) -> None:
+    run("export", root, tmp_path / "a.car")
+    os.mkfifo(tmp_path / "pipe")
+    writing = threading.Thread(target=lambda: (tmp_path / "pipe").write_bytes((tmp_path / "a.car").read_bytes()))
+    writing.start()
+    try:
+        taken = run("import", tmp_path / "pipe")
+    finally:
+        os.close(os.open(tmp_path / "pipe", os.O_RDWR | os.O_NONBLOCK))  # ends a wait for a reader
+        writing.join()
+    assert (taken.exit_code, taken.stdout) == (0, f"{root}\n")
 
 
 def test_a_car_file_is_not_written_to_a_terminal(root: str, gateway: str) -> None:

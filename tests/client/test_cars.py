@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,6 +53,12 @@ async def test_the_asyncio_client_returns_the_same(gateway: str, root: str, tmp_
         imported = await client.import_car(tmp_path / "a.car")
     assert (imported.roots, imported.blocks, imported.bytes) == ([root], done.blocks, done.bytes)
     assert names(tmp_path) == ["a.car"]
+
+
+def test_a_pipe_is_refused_and_not_waited_for(client: Client, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")  # which nobody writes to
+    with pytest.raises(InvalidInput, match="pipe is not a regular file"):
+        client.import_car(tmp_path / "pipe")
 
 
 def test_nested_trees_that_are_not_in_the_file_are_counted(client: Client, tmp_path: Path) -> None:

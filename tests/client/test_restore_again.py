@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import cast
 
 import pytest
 
 from coregw import _core
-from coregw.client import Client
+from coregw.client import AsyncClient, Client
+from coregw.client.folders import filling, restore
 from coregw.client.folders.filling import FileStates, PartialFolder, partial_folder
 from coregw.errors import InvalidInput
 from coregw.folders.caches import RestoreCache, encode_entries
@@ -41,6 +44,15 @@ def root(client: Client) -> str:
 
 def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@contextmanager
+def incomplete(destination: Path, *, is_inside: bool) -> Iterator[PartialFolder]:
+    """The folder for incomplete files of a destination, as a restore has it."""
+    with asyncio.Runner() as runner:
+        context = partial_folder(destination, is_inside=is_inside)
+        yield runner.run(context.__aenter__())  # type: ignore[arg-type]
+        runner.run(context.__aexit__(None, None, None))  # type: ignore[arg-type]
 
 
 def get_and_kill(gateway: str, root: str, out: Path, *options: str) -> None:
@@ -102,12 +114,45 @@ def test_an_update_whose_process_was_killed_is_continued(
     assert (done.kept >= 15, done.files + done.kept) == (True, 40)
     assert content(out) == FILES | {"mine": b"mine"}
     # What is beside a folder that exists is removed as well: a process was killed just after its last rename.
-    with partial_folder(out, is_inside=False) as left:
+    with incomplete(out, is_inside=False) as left:
         place, moved = left.folder, tmp_path / "moved"
         left.folder.rename(moved)
     moved.rename(place)
     assert client.get(root, out).kept == 40
     assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("there", ["nothing", "an empty folder", "another tree"])
+def test_what_takes_as_long_as_there_are_files_is_not_done_in_the_event_loop(
+    gateway: str, client: Client, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str
+) -> None:
+    out = tmp_path / "out"
+    if there == "another tree":
+        client.get(client.create_root({path: client.put_payload(b"other") for path in FILES}), out)
+    elif there == "an empty folder":
+        out.mkdir()
+    threads: dict[str, set[int]] = {}
+
+    def watch(module: ModuleType, name: str) -> None:
+        real: Callable[..., object] = getattr(module, name)
+
+        def watched(*arguments: object, **named: object) -> object:
+            threads.setdefault(name, set()).add(threading.get_ident())
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(module, name, watched)
+
+    for module, name in ((filling, "remove_tree"), (restore, "publish"), (restore, "is_exec_bit")):
+        watch(module, name)
+
+    async def get() -> None:
+        async with AsyncClient(gateway) as opened:
+            await opened.get(root, out)
+
+    asyncio.run(get())
+    assert content(out) == FILES
+    assert {*threads} >= ({"remove_tree", "is_exec_bit"} if there == "another tree" else {"remove_tree", "publish"})
+    assert [name for name, where in threads.items() if threading.get_ident() in where] == []
 
 
 def unread_state(path: Path) -> tuple[int, ...]:
@@ -118,7 +163,7 @@ def unread_state(path: Path) -> tuple[int, ...]:
 
 def test_a_folder_with_a_writer_is_refused_and_those_of_others_stay(client: Client, root: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with partial_folder(out, is_inside=False) as partial:
+    with incomplete(out, is_inside=False) as partial:
         (partial.files / "0").write_bytes(b"incomplete")
         with pytest.raises(InvalidInput, match="out: another process is restoring it"):
             client.get(root, out)
@@ -208,7 +253,7 @@ def target_after_saving(top: Path, changed: int) -> str | None:
     writer = SimpleNamespace(take_states=lambda: (written, 1, changed, []))
     states = FileStates(RestoreCache.of(top), are_changed=False)
     states.note_written(cast("_core.FolderWriter", writer))
-    with partial_folder(top, is_inside=True) as partial:
+    with incomplete(top, is_inside=True) as partial:
         states.save(top, partial.now)
     status = cast("os.stat_result", SimpleNamespace(st_ino=1, st_size=2, st_mtime_ns=3, st_ctime_ns=changed))
     return RestoreCache.of(top).find("d/f", status)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -185,7 +186,7 @@ def import_command(file: str, as_json: bool, gateway: GatewayChoice) -> None:
     The gateway imports all of it or nothing: every block must have its CID's hash, and every tree must be complete. The
     roots are candidates: trust them as far as you trust the origin of FILE.
 
-    Input from stdin is first copied to a temporary file (in TMPDIR).
+    Input from stdin or from a pipe is first copied to a temporary file (in TMPDIR).
     """
     with _opened(file) as path, client(gateway) as opened, progress("importing") as (set_total, advance):
         set_total(path.stat().st_size)
@@ -197,11 +198,12 @@ def import_command(file: str, as_json: bool, gateway: GatewayChoice) -> None:
 @contextmanager
 def _opened(file: str) -> Iterator[Path]:
     """Yield a path that can be read repeatedly, as a failed request is retried from the start."""
-    if file != "-":
+    if file != "-" and not stat.S_ISFIFO(Path(file).stat().st_mode):
         yield Path(file)
         return
     with NamedTemporaryFile(prefix="coregw-", suffix=".car") as copy:
-        shutil.copyfileobj(sys.stdin.buffer, copy)
+        with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as given:
+            shutil.copyfileobj(given, copy)
         copy.flush()
         yield Path(copy.name)
 

@@ -33,6 +33,7 @@ __all__ = [
     "Upload",
     "as_bytes",
     "create_file",
+    "open_file",
     "pipe_content",
 ]
 
@@ -135,6 +136,20 @@ class Upload:
                 yield chunk
             if FileState(file.fileno()) != before:
                 raise Conflict(f"{self.name} changed while it was read")
+
+
+def open_file(path: Path, name: str) -> FileIO:
+    """Open a regular file for reading. Never waits, as an open of a named pipe that nobody writes to would.
+
+    Raises:
+        InvalidInput: It is a pipe, a socket or a device.
+        OSError: It can't be opened.
+    """
+    file: FileIO = os.fdopen(os.open(path, _READ_FLAGS), "rb", buffering=0)
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise InvalidInput(f"{name} is not a regular file, which could be read again", code="invalid_path")
 
 
 def _check_size(name: str, count: int, limit: int) -> None:

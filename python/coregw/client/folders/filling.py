@@ -24,8 +24,8 @@ import fcntl
 import hashlib
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -272,9 +272,9 @@ class PartialFolder:
         return self.folder.stat().st_ctime_ns
 
 
-@contextmanager
-def partial_folder(destination: Path, *, is_inside: bool) -> Iterator[PartialFolder]:
-    """Yield the folder for incomplete files of a destination; it is removed at the end, with all it has.
+@asynccontextmanager
+async def partial_folder(destination: Path, *, is_inside: bool) -> AsyncIterator[PartialFolder]:
+    """Yield the folder for incomplete files of a destination; it is removed at the end, with all it has, in a thread.
 
     Args:
         destination: The destination.
@@ -286,10 +286,12 @@ def partial_folder(destination: Path, *, is_inside: bool) -> Iterator[PartialFol
     with reported_as(destination):
         folder, lock = _make(_place(destination, is_inside=is_inside), destination)
     try:
-        yield PartialFolder(folder)
+        yield await in_thread(PartialFolder, folder)
     finally:
-        _remove_tree(folder)
-        os.close(lock)
+        try:
+            await in_thread(_remove_tree, folder)
+        finally:
+            os.close(lock)
 
 
 def discard_abandoned(destination: Path, check: Check) -> None:

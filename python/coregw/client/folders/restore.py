@@ -336,11 +336,12 @@ class _Restore:
         top, existed = self._destination, self._destination.exists()
         if existed:
             await in_stoppable_thread(discard_abandoned, top)
-        with _changeable(top), partial_folder(top, is_inside=existed) as partial:
-            done, folders = await self._fill(partial, is_moved=existed)
-            publish(partial.tree, top, existed=existed)
-            await in_thread(self._finish_top_folders, folders)
-            await in_thread(self._states.save, top, partial.now)
+        with _changeable(top):
+            async with partial_folder(top, is_inside=existed) as partial:
+                done, folders = await self._fill(partial, is_moved=existed)
+                await in_thread(lambda: publish(partial.tree, top, existed=existed))
+                await in_thread(self._finish_top_folders, folders)
+                await in_thread(self._states.save, top, partial.now)
         return done
 
     async def _fill(self, partial: PartialFolder, *, is_moved: bool) -> tuple[Restored, list[FolderEntry]]:
@@ -365,9 +366,10 @@ class _Restore:
         named = await self._named()
         await in_stoppable_thread(discard_abandoned, top)
         top.mkdir(exist_ok=True)
-        with _changeable(top), partial_folder(top, is_inside=True) as partial:
-            done, _ = await self._change(top, partial, named, delete=delete)
-            await in_thread(self._states.save, top, partial.now)
+        with _changeable(top):
+            async with partial_folder(top, is_inside=True) as partial:
+                done, _ = await self._change(top, partial, named, delete=delete)
+                await in_thread(self._states.save, top, partial.now)
         return done
 
     async def plan(self, *, delete: Deletion | None) -> RestorePlan:
@@ -491,7 +493,7 @@ class _Restore:
         is_moved = top != self._destination
         surplus = await in_stoppable_thread(there.surplus, top) if delete else []
         with closing(_core.FolderWriter(top, partial.files, is_moved=is_moved, max_bytes=free)) as writer:
-            self._add(writer, changes, top)
+            await in_stoppable_thread(self._add, writer, changes, top)
             folders = {paths.above[number] for number in (*made, *there.in_the_way)} | {each for each, _ in surplus}
             await in_stoppable_thread(rights.give, {each for each in folders if each == TOP or there.is_folder(each)})
             in_the_way = [(paths.above[number], (paths.names[number],)) for number in there.in_the_way]
@@ -522,7 +524,7 @@ class _Restore:
                 len(replaced),
             )
 
-    def _add(self, writer: _core.FolderWriter, changes: _Changes, top: Path) -> None:
+    def _add(self, writer: _core.FolderWriter, changes: _Changes, top: Path, check: Check) -> None:
         """Add everything to a writer, without writing anything."""
         tree, there, right, made, _ = changes
         paths = tree.paths
@@ -536,6 +538,7 @@ class _Restore:
             writer.add_folder([name], *self._attributes(entry, top), below=above)
         has_exec_bits = _records_exec_bits(tree)
         for file in tree.files:
+            check(1)
             above, name = numbers[paths.above[file.number]], paths.names[file.number]
             if file.number in right:
                 status = there.found.states[file.number]

@@ -20,7 +20,7 @@ import msgspec
 
 from coregw import _core
 from coregw._core import ArcSorter, CarReader, Cid, Need, Operation, block_cid, payload_car_header, read_varint
-from coregw.client.files import CHUNK_BYTES, FileState, SpooledBody, as_bytes
+from coregw.client.files import CHUNK_BYTES, FileState, SpooledBody, as_bytes, open_file
 from coregw.client.operations.payloads import MAX_HEAD_BYTES, MAX_VARINT_BYTES, put_payload
 from coregw.client.operations.roots import build_sorted, create_list
 from coregw.client.operations.steps import PartSize, Steps, attempt
@@ -97,11 +97,12 @@ class CarFile:
         is_v2: Whether it is a CARv2.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, name: str) -> None:
         self._path = path
+        self._name = name
 
     def __enter__(self) -> Self:
-        self._file = self._path.open("rb", buffering=0)
+        self._file = open_file(self._path, self._name)
         self._state = FileState(self._file.fileno())
         self.length = os.fstat(self._file.fileno()).st_size
         self.is_v2 = self._file.read(len(CAR_V2_START)) == CAR_V2_START
@@ -112,7 +113,7 @@ class CarFile:
     ) -> None:
         with self._file:
             if kind is None and FileState(self._file.fileno()) != self._state:
-                raise Conflict(f"{self._path} changed while it was read")
+                raise Conflict(f"{self._name} changed while it was read")
 
     def span(self, start: int, end: int) -> Generator[bytes, None, None]:
         """Yield the bytes from `start` to `end`."""
@@ -384,7 +385,7 @@ class _Upload:
         """
         self.restart()
         reader = CarReader(self._settings.max_payload_bytes, self._settings.max_car_blocks)
-        with self._path.open("rb", buffering=0) as file:
+        with open_file(self._path, self._name) as file:
             before = FileState(file.fileno())
             while chunk := file.read(CHUNK_BYTES):
                 with naming(self._name):
@@ -459,7 +460,8 @@ def import_car(
 
     Raises:
         InvalidInput: The file is not a CAR, a block does not have its CID's hash (both found here), or a tree is
-            incomplete (found by the gateway, or here); the message names the block.
+            incomplete (found by the gateway, or here); the message names the block. Or `path` is not a regular file,
+            which can be read again (code ``invalid_path``).
         OSError: The file can't be read.
         ProofError: The gateway's answer describes something other than this file.
         TooLarge: The file exceeds a limit, of this client or of the gateway.
@@ -467,7 +469,7 @@ def import_car(
     name = str(path) if name is None else name
     sizes = sizes or PartSize()
     what = f"import {name}"
-    with CarFile(path) as file:
+    with CarFile(path, name) as file:
         if sizes.limit is None or file.length <= sizes.limit or file.is_v2:
             upload = _Upload(settings, path, name, progress)
             most = settings.max_result_bytes
