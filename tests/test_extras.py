@@ -215,6 +215,7 @@ def test_the_extras_are_those_of_the_project() -> None:
         "prometheus_client": "prometheus-client",
         "rich_click": "rich-click",
     }
+    assert {*extras.EXTRAS} == {*EXTRAS} - {"all"}
     for extra, modules in extras.EXTRAS.items():
         own = {named_otherwise.get(name, NAMED_OTHERWISE.get(name, name)) for name in modules} - {"click"}
         direct = {requirement.name for requirement in map(Requirement, EXTRAS[extra]) if requirement.name != "coregw"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from click.testing import Result
 
 import coregw
 from coregw.cli.serve import known_variables
-from coregw.extras import EXTRAS
 from coregw.gateway.settings import Settings
 
 Run = Callable[..., Result]
@@ -57,11 +55,6 @@ def test_misspelt_variables_and_settings_are_found(run: Run, tmp_path: Path) -> 
     (tmp_path / "trust.json").write_text("{")
     damaged = run("doctor", "--json")
     assert (damaged.exit_code, states(damaged)["trust store"]) == (1, "error")
-
-
-def test_every_extra_is_known() -> None:
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
-    assert {*EXTRAS} == {*project["optional-dependencies"]} - {"all"}
 
 
 def test_every_variable_of_the_package_is_known() -> None:

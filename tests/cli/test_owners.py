@@ -13,7 +13,9 @@ import pytest
 import coregw
 import serving
 from coregw.errors import Unavailable
+from coregw.store.rocksdb.directory import DATABASE
 from coregw.upkeep import offline
+from coregw.upkeep.repair import exclusive, fresh_directory, give_to_owner
 
 OWNER = 65_534
 
@@ -119,3 +121,55 @@ def test_a_command_that_cannot_act_as_the_owner_says_which_one_can(
         with pytest.raises(Unavailable, match=works), offline.as_owner(data):
             pass
     assert os.geteuid() == owner
+
+
+def test_what_root_has_made_is_given_away_and_not_what_was_put_at_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, victim = tmp_path / "data", tmp_path / "victim"
+    data.mkdir()
+    victim.mkdir()
+    give(data)
+    real = Path.mkdir
+
+    def exchanged(self: Path, mode: int = 0o777) -> None:
+        real(self, mode)
+        self.rename(self.with_name("aside"))
+        self.symlink_to(victim)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "mkdir", exchanged)
+        with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+            fresh_directory(data)
+    assert owners(victim) == {0}
+    # A lock is not made where a link of the owner's leads.
+    (data / DATABASE).mkdir()
+    (data / DATABASE / "LOCK").symlink_to(tmp_path / "made")
+    with pytest.raises(Unavailable, match="cannot be locked"), exclusive(data):
+        pass
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_restored_directory_is_given_away_when_all_in_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    give(tmp_path)
+    top = tmp_path / "restoring"
+    for path in (top / "a/b/file", top / "a/other", top / "file"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    left: list[set[int]] = []
+    real = os.fchown
+
+    def watched(descriptor: int, user: int, group: int) -> None:
+        if os.path.sameopenfile(descriptor, own):
+            left.append(owners(top) - {OWNER})
+        else:
+            assert top.stat().st_uid == 0  # nobody else can enter
+        real(descriptor, user, group)
+
+    own = os.open(top, os.O_RDONLY)
+    try:
+        monkeypatch.setattr(os, "fchown", watched)
+        give_to_owner(top, tmp_path)
+    finally:
+        os.close(own)
+    assert (left, owners(top)) == ([{0}], {OWNER})

@@ -286,9 +286,9 @@ def exclusive(data: Path) -> Iterator[None]:
     path = data / DATABASE / _LOCK
     try:
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:  # then it belongs to whom the others do
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             _give(descriptor, path.parent)
     except OSError as error:
         raise Unavailable(f"the store in {data} cannot be locked: {path}: {error.strerror}") from error
@@ -348,23 +348,31 @@ def fresh_directory(data: Path, prefix: str = _NEW) -> Path:
             shutil.rmtree(left, ignore_errors=True)
     path = data / f"{prefix}{os.getpid()}"
     path.mkdir(mode=0o700)
-    _give(path, data)
+    if os.geteuid() == 0:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            _give(descriptor, data)
+        finally:
+            os.close(descriptor)
     return path
 
 
-def _give(made: Path | int, folder: Path) -> None:
-    """Give what root has made in a folder to the user of that folder."""
+def _give(made: int, folder: Path) -> None:
+    """Give what root has made in a folder to the user of that folder, who may have put something else at its name."""
     if os.geteuid() == 0:
         status = folder.stat()
-        os.chown(made, status.st_uid, status.st_gid)
+        os.fchown(made, status.st_uid, status.st_gid)
 
 
 def give_to_owner(made: Path, folder: Path) -> None:
-    """Give a directory that root has made in a folder to the user of that folder, with all that is in it."""
+    """Give a directory that root has made in a folder to the user of that folder, with all that is in it.
+
+    It comes last, so that until then nobody else can put anything in it, such as a hard link to a file of another user.
+    """
     if os.geteuid() != 0:
         return
     status = folder.stat()
-    for _, folders, files, descriptor in os.fwalk(made):
+    for _, folders, files, descriptor in os.fwalk(made, topdown=False):
         for name in (*folders, *files):
             os.chown(name, status.st_uid, status.st_gid, dir_fd=descriptor, follow_symlinks=False)
         os.fchown(descriptor, status.st_uid, status.st_gid)

@@ -10,7 +10,6 @@ import signal
 import socket
 import stat
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
@@ -23,7 +22,6 @@ from coregw.gateway.control import connect_to_control, control_file, listen_for_
 from coregw.store.collection import Identity
 
 STATUS = "/admin/v1/maintenance/status"
-NOBODY = 65534
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
 
@@ -115,27 +113,6 @@ def test_a_directory_that_was_renamed_reaches_its_gateway(tmp_path: Path) -> Non
         assert is_reached(one)
 
 
-def as_nobody(attempt: Callable[[], object]) -> str:
-    """Return what a function returns, or the name of what it raises, in a process of another user."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
-            result = str(attempt())
-        except BaseException as error:  # noqa: BLE001 - nothing may leave the child
-            result = type(error).__name__
-        os.write(writing, result.encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as file:
-        result = file.read()
-    os.waitpid(child, 0)
-    return result
-
-
 @needs_root
 def test_another_user_cannot_read_the_token_and_gets_no_answer_without_it(tmp_path: Path) -> None:
     data = tmp_path / "data"
@@ -145,10 +122,10 @@ def test_another_user_cannot_read_the_token_and_gets_no_answer_without_it(tmp_pa
             if each.stat().st_mode & 0o005 != 0o005:
                 each.chmod(0o755)
         client.headers = httpx2.Headers()
-        assert as_nobody(lambda: control_file(data).stat().st_size > 0) == "True"
-        assert as_nobody(control_file(data).read_text) == "PermissionError"
-        assert as_nobody(lambda: connect_to_control(data)) == "PermissionError"
-        assert as_nobody(lambda: client.get("/healthz").status_code) == "401"
+        assert serving.as_nobody(lambda: control_file(data).stat().st_size > 0) == "True"
+        assert serving.as_nobody(control_file(data).read_text) == "PermissionError"
+        assert serving.as_nobody(lambda: connect_to_control(data)) == "PermissionError"
+        assert serving.as_nobody(lambda: client.get("/healthz").status_code) == "401"
 
 
 @needs_root
@@ -163,7 +140,7 @@ def test_another_user_who_takes_the_name_of_a_killed_gateway_is_not_reached(tmp_
             squatter.listen()
             return "listens"
 
-        assert as_nobody(squat) == "listens"
+        assert serving.as_nobody(squat) == "listens"
         assert not is_reached(tmp_path)
         connection, _ = squatter.accept()
         with connection:
