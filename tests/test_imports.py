@@ -26,33 +26,32 @@ MAY_IMPORT: dict[str, set[str]] = {
     "durability": {"errors"},
     "errors": set(),
     "extras": set(),
-    "hashing": {"_core"},
     "telemetry": set(),
     "text": set(),
     "undecodable": {"extras"},
-    "folders": {"_core", "errors", "extras", "text", "undecodable"},
+    "folders": {"_core", "durability", "errors", "extras", "text", "undecodable"},
     "filesystem": {"_core", "client", "errors", "extras", "folders", "text", "trust"},
     "verify": {"_core", "errors", "extras", "messages"},
     "building": {"_core", "errors", "extras", "upkeep", "verify"},
     "": {"_core", "building", "client", "errors", "extras", "folders", "trust", "verify"},
     "messages": {"_core", "errors", "extras"},
     "tlog": {"_core", "errors", "extras", "messages"},
-    "trust": {"", "_core", "durability", "errors", "extras", "tlog", "undecodable"},
+    "trust": {"", "_core", "durability", "errors", "extras", "messages", "tlog", "undecodable"},
     "store": {"_core", "concurrency", "durability", "errors", "extras", "telemetry", "text", "undecodable"},
     "engine": {
-        *("_core", "concurrency", "errors", "extras", "hashing", "messages", "store", "telemetry", "tlog"),
+        *("_core", "concurrency", "errors", "extras", "messages", "store", "telemetry", "tlog"),
         "undecodable",
     },
     "upkeep": {
         *("_core", "concurrency", "durability", "engine", "errors", "extras", "messages", "store", "undecodable"),
     },
     "gateway": {
-        *("", "_core", "concurrency", "engine", "errors", "extras", "messages", "store", "telemetry", "text"),
-        "upkeep",
+        *("", "_core", "concurrency", "durability", "engine", "errors", "extras", "messages", "store", "telemetry"),
+        *("text", "upkeep"),
     },
     "plants": {"_core", "errors", "extras", "gateway", "store"},
     "client": {
-        *("", "_core", "concurrency", "durability", "engine", "errors", "extras", "folders", "hashing", "messages"),
+        *("", "_core", "concurrency", "durability", "engine", "errors", "extras", "folders", "messages"),
         *("store", "text", "tlog", "trust", "undecodable", "verify"),
     },
     "bench": {"", "client", "errors", "extras"},
@@ -82,7 +81,7 @@ MAX_LINES_OF_MODULE = 700
 MAX_MODULES_IN_FOLDER = 40
 
 # May only shrink.
-MAX_MODULES = 235
+MAX_MODULES = 234
 
 PYTHON = python_graph(PACKAGE)
 GRAPHS: dict[str, Graph] = {"coregw": PYTHON} | {

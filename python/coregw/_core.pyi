@@ -137,6 +137,31 @@ class PayloadHasher:
             TooLarge: If they are too long for an identity CID.
         """
 
+@final
+class PayloadCheck:
+    """Checks a payload that arrives in chunks against its CID. Threads may share one.
+
+    Args:
+        cid: The CID that was requested.
+
+    Raises:
+        InvalidInput: If `cid` is not a valid CID; its code is ``invalid_cid``.
+
+    >>> check = PayloadCheck(payload_cid(b"hello", hash="sha3-256"))
+    >>> check.update(b"hel")
+    >>> check.matches()
+    False
+    >>> check.update(b"lo")
+    >>> check.matches()
+    True
+    """
+
+    def __new__(cls, cid: CidLike) -> PayloadCheck: ...
+    def update(self, chunk: Buffer) -> None:
+        """Append bytes to the payload. O(bytes); the GIL is released above 32 KiB."""
+    def matches(self) -> bool:
+        """Return whether the bytes so far are the whole payload that the CID names. More may follow. O(1)."""
+
 def is_linkless(cid: CidLike, data: Buffer) -> bool:
     """Return whether a payload is DAG-CBOR or DAG-JSON by its CID, is strictly encoded, and has no links.
 
@@ -463,10 +488,10 @@ class FolderUpload:
             InvalidInput: If `attributes` is unknown, or `size` is out of range.
         """
     def save(self, file: str | os.PathLike[str], roots: tuple[str, str | None], attributes: str, owner: bool) -> None:
-        """Write the cache for the next time to a new file. O(entries).
+        """Write the cache for the next time to a file. O(entries).
 
         Args:
-            file: The file, which must not exist.
+            file: The file, which is replaced.
             roots: What `roots` has returned.
             attributes: As for `roots`.
             owner: As for `roots`.

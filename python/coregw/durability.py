@@ -1,14 +1,25 @@
-"""Small files replaced in one step that survives a crash, syncs of directories, and errors that name the file."""
+"""Files that appear or are replaced in one step, which may survive a crash; errors that name the file."""
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TypeGuard
+from types import TracebackType
+from typing import BinaryIO, Final, Self, TypeGuard
 
-__all__ = ["is_unnamed", "replace_durably", "reported_as", "sync_path"]
+from coregw.errors import InvalidInput
+
+__all__ = ["PARTIAL_NAME", "NewFile", "create_file", "is_unnamed", "replace_durably", "reported_as", "sync_path"]
+
+PARTIAL_NAME: Final = re.compile(r"\.coregw-[0-9a-f]{16}\.partial")
+"""What the names of unfinished files match by default."""
+
+# Where the platform has the flags: do not follow a symbolic link.
+_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 @contextmanager
@@ -35,19 +46,108 @@ def sync_path(path: Path) -> None:
         os.close(descriptor)
 
 
-def replace_durably(path: Path, content: bytes) -> None:
-    """Write a small file atomically: a power cut leaves it as it was, or with all of the content. Raises `OSError`."""
-    unfinished = path.with_name(path.name + ".new")
-    with reported_as(path):
-        unfinished.unlink(missing_ok=True)
-        with _created(unfinished) as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-        sync_path(path.parent)
+class NewFile:
+    """A file that appears when it is complete: written under a temporary name beside it, renamed by `commit`.
+
+    As a context manager it yields itself, with `file` open; without `commit` it leaves nothing behind. Errors of the
+    system name `path`.
+
+    Args:
+        path: Its name.
+        replaces: Whether `commit` replaces a file that has the name.
+        mode: Its permissions, less those of the umask.
+        partial: Its name until then, for a single writer: a file that a crash has left there is removed first. By
+            default a random name that matches `PARTIAL_NAME`, so that any number of processes may write the file.
+
+    Raises:
+        InvalidInput: `path` exists already, and is not to be replaced (code ``invalid_path``).
+    """
+
+    def __init__(self, path: Path, *, replaces: bool = False, mode: int = 0o666, partial: Path | None = None) -> None:
+        self._path = path
+        self._replaces = replaces
+        self._mode = mode
+        self._removes = partial is not None
+        self.partial: Final = partial or path.with_name(f".coregw-{os.urandom(8).hex()}.partial")
+        if not replaces and os.path.lexists(path):
+            raise _exists(path)
+
+    def __enter__(self) -> Self:
+        with reported_as(self._path):
+            if self._removes:
+                self.partial.unlink(missing_ok=True)
+            self.file: BinaryIO = create_file(self.partial, self._mode)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            with reported_as(self._path):
+                self.file.close()
+                if is_unnamed(error):
+                    raise error
+        finally:
+            self.partial.unlink(missing_ok=True)
+
+    def commit(self, *, durably: bool = False) -> None:
+        """Close the file, and give it its name in one step.
+
+        Args:
+            durably: Whether a power cut afterwards cannot undo it, and one before leaves what was there.
+
+        Raises:
+            InvalidInput: `path` was created by somebody else meanwhile (code ``invalid_path``).
+            OSError: As from the system.
+        """
+        with reported_as(self._path):
+            self.file.flush()
+            if durably:
+                os.fsync(self.file.fileno())
+            self.file.close()
+            if self._replaces:
+                self.partial.replace(self._path)
+            else:
+                self._link()
+            if durably and os.name == "posix":  # elsewhere directories cannot be opened
+                sync_path(self._path.parent)
+
+    def _link(self) -> None:
+        try:
+            os.link(self.partial, self._path, follow_symlinks=False)
+        except FileExistsError:
+            raise _exists(self._path) from None
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+                raise
+            # Without hard links, this file system offers no atomic check and rename.
+            if os.path.lexists(self._path):
+                raise _exists(self._path) from None
+            self.partial.rename(self._path)
 
 
-def _created(path: Path) -> BinaryIO:
-    """Create a file for its owner alone."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
+def _exists(path: Path) -> InvalidInput:
+    return InvalidInput(f"{path}: exists already", code="invalid_path")
+
+
+def replace_durably(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Write a small file atomically: a power cut leaves it as it was, or with all of the content.
+
+    For one writer at a time. Until it is complete, the file has the name ``path + ".new"``.
+
+    Args:
+        path: The file.
+        content: Its bytes.
+        mode: Its permissions, less those of the umask; by default it is for its owner alone.
+
+    Raises:
+        OSError: It cannot be written; nothing was changed.
+    """
+    with NewFile(path, replaces=True, mode=mode, partial=path.with_name(path.name + ".new")) as new:
+        new.file.write(content)
+        new.commit(durably=True)
+
+
+def create_file(path: Path, mode: int) -> BinaryIO:
+    """Create a file, open for writing. Never touches what exists, not even a symbolic link. Raises `OSError`."""
+    return os.fdopen(os.open(path, _CREATE_FLAGS, mode), "wb")

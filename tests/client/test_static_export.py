@@ -12,7 +12,7 @@ import pytest
 from coregw import Cid, payload_cid
 from coregw.client import Client
 from coregw.client.static.export import export_static
-from coregw.client.static.folder import MARK, TEMPORARY, StaticFolder
+from coregw.client.static.folder import MARK, StaticFolder
 from coregw.errors import (
     InvalidInput,
     PayloadNotFound,
@@ -83,7 +83,7 @@ def test_an_interrupted_export_is_continued(trees: Trees, tmp_path: Path) -> Non
             export(url, s.root, tmp_path)
     assert (tmp_path / MARK).exists()
     assert not (tmp_path / root_path(bytes(Cid(s.root)))[1:]).exists()
-    (tmp_path / "v1" / "cas" / f"{TEMPORARY}left").write_bytes(b"unfinished")
+    (tmp_path / "v1" / "cas" / ".coregw-0123456789abcdef.partial").write_bytes(b"unfinished")
     damaged = max((tmp_path / "v1" / "cas").iterdir())
     damaged.write_bytes(b"lost by a power cut")
     done = export(trees.gateway, s.root, tmp_path)

@@ -43,10 +43,13 @@ values = st.recursive(
 )
 
 FUNCTIONS = {name: value for name, value in vars(_core).items() if isroutine(value) and not name.startswith("_")}
-CLASSES = {name: getattr(_core, name) for name in ("Cid", "Map", "List", "PayloadHasher", "PageCache", "Change")}
+CLASSES = {
+    name: getattr(_core, name)
+    for name in ("Cid", "Map", "List", "PayloadHasher", "PayloadCheck", "PageCache", "Change")
+}
 METHODS = {
     f"{type(tree).__name__}.{name}": getattr(tree, name)
-    for tree in (MAP, LIST, coregw.PayloadHasher())
+    for tree in (MAP, LIST, coregw.PayloadHasher(), _core.PayloadCheck(coregw.payload_cid(b"")))
     for name in dir(tree)
     if not name.startswith("_") or name in {"__contains__", "__eq__", "__getitem__", "__len__", "__iter__", "__hash__"}
     if callable(getattr(tree, name))

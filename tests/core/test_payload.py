@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 import coregw
 from coregw import Cid, InvalidInput, PayloadHasher
-from coregw._core import codec_code, payload_matches
+from coregw._core import PayloadCheck, codec_code, payload_matches
 from tables import rows
 
 LONG = bytes(range(256)) * 1024
 """Long enough to be hashed with the GIL released."""
 
 hashes = st.sampled_from(["sha2-256", "blake3"])
+ALL_HASHES = st.sampled_from(["sha2-256", "sha2-512", "sha3-256", "blake2b-256", "blake3", "identity"])
 
 
 @given(st.binary(max_size=300), st.sampled_from(["raw", "dag-pb", "json", "0x300", 0x71]))
@@ -125,6 +126,19 @@ def test_an_invalid_codec_or_hash_function_is_refused(
     with pytest.raises(InvalidInput) as caught:
         make(**named)
     assert caught.value.code == code
+
+
+@given(st.lists(st.binary(max_size=40), max_size=3), ALL_HASHES, st.binary(min_size=1, max_size=3))
+def test_a_check_matches_when_exactly_the_bytes_of_the_cid_have_come(
+    chunks: list[bytes], name: str, more: bytes
+) -> None:
+    check = PayloadCheck(coregw.payload_cid(b"".join(chunks), hash=name))
+    for number, chunk in enumerate(chunks):
+        assert check.matches() is not any(chunks[number:])
+        check.update(chunk)
+    assert check.matches()
+    check.update(more)
+    assert not check.matches()
 
 
 @pytest.mark.parametrize("data", ["text", None, 5, [1], ()])

@@ -12,7 +12,6 @@ from car_files import block, cid, header
 from coregw import Cid, Map, payload_cid
 from coregw._core import page_links
 from coregw.engine import Engine
-from coregw.engine.objects import ObjectChecks
 from coregw.errors import InvalidInput, PayloadNotFound, Unavailable, UpstreamDamaged
 from coregw.store import CHUNK_BYTES, Stored, Table
 from coregw.store.memory import MemoryStore
@@ -97,7 +96,7 @@ async def tree() -> Tree:
 
 def origin(objects: dict[str, bytes], *, has_batches: bool = False, **options: int) -> tuple[OriginStore, Objects]:
     upstream = Objects(dict(objects), has_batches=has_batches)
-    return OriginStore(upstream, ObjectChecks(), **options), upstream
+    return OriginStore(upstream, **options), upstream
 
 
 async def test_a_root_and_its_page_are_one_request(tree: Tree) -> None:
@@ -112,7 +111,7 @@ async def test_a_root_and_its_page_are_one_request(tree: Tree) -> None:
 
 async def test_concurrent_calls_for_a_root_share_a_request(tree: Tree) -> None:
     upstream = Objects(tree.objects, has_batches=False)
-    store = OriginStore(upstream, ObjectChecks())
+    store = OriginStore(upstream)
     first, *others = [asyncio.create_task(store.get(Table.ROOTS, [tree.root])) for _ in range(8)]
     while not upstream.asked:
         await asyncio.sleep(0)

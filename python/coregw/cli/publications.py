@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -245,18 +244,12 @@ def key_command(file: Path, name: str, as_json: bool) -> None:
 
     FILE is unencrypted PEM (PKCS #8), readable only by its owner. One FILE may sign the logs of several names.
     """
-    from coregw.durability import reported_as
+    from coregw.durability import NewFile
     from coregw.tlog.note import new_private_key
 
     if not file.exists():
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with reported_as(file), os.fdopen(descriptor, "wb") as opened:
-                opened.write(new_private_key())
-                opened.flush()
-                os.fsync(opened.fileno())
-        except OSError:
-            file.unlink()  # a part of a key
-            raise
+        with NewFile(file, mode=0o600) as new:
+            new.file.write(new_private_key())
+            new.commit(durably=True)
     signer = signer_of(file, name)
     show_result(as_json, str(signer.key), key=str(signer.key))

@@ -5,20 +5,16 @@ Files are read and written in chunks, so a payload of 64 MiB needs less than 1 M
 
 from __future__ import annotations
 
-import errno
 import os
 import select
 import stat
 from collections.abc import Callable, Generator
 from io import FileIO
 from pathlib import Path
-from types import TracebackType
 from typing import IO, TYPE_CHECKING, BinaryIO, Final, Self
 
 from coregw import _core
-from coregw.durability import is_unnamed, reported_as
 from coregw.errors import Conflict, InvalidInput, TooLarge
-from coregw.hashing import new_hash
 from coregw.verify import Buffer
 
 if TYPE_CHECKING:
@@ -28,11 +24,9 @@ __all__ = [
     "CHUNK_BYTES",
     "Download",
     "FileState",
-    "NewFile",
     "SpooledBody",
     "Upload",
     "as_bytes",
-    "create_file",
     "open_file",
     "pipe_content",
 ]
@@ -42,10 +36,7 @@ CHUNK_BYTES = 256 * 1024
 _PAUSE_MILLISECONDS = 100
 """The longest time without a look for a cancellation while a pipe is waited for."""
 
-# Where the platform has the flags: do not follow a symbolic link.
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-
-_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 def as_bytes(data: Buffer) -> bytes:
@@ -201,98 +192,29 @@ class Download:
         self._cid = cid
         self._file = file
         self._start = file.tell()
-        self._hash = new_hash(cid.hash_name)
+        self._check = _core.PayloadCheck(cid)
         self.senders: set[str] = set()
 
     def restarted(self) -> Self:
         """Discard what an earlier attempt wrote."""
         self._file.seek(self._start)
         self._file.truncate()
-        self._hash = new_hash(self._cid.hash_name)
+        self._check = _core.PayloadCheck(self._cid)
         return self
 
     def write(self, chunk: bytes) -> None:
         """Hash and write the next chunk."""
-        self._hash.update(chunk)
+        self._check.update(chunk)
         self._file.write(chunk)
 
     def matches(self) -> bool:
         """Return whether the written bytes have the CID's hash."""
-        return self._hash.digest() == self._cid.digest
+        return self._check.matches()
 
     @property
     def size(self) -> int:
         """Number of bytes written."""
         return self._file.tell() - self._start
-
-
-def create_file(path: Path) -> int:
-    """Create a file and return its descriptor, open for writing. Never touches what exists, not even a symbolic link.
-
-    Raises:
-        InvalidInput: `path` exists already (code ``invalid_path``).
-        OSError: The file can't be created.
-    """
-    try:
-        return os.open(path, _CREATE_FLAGS, 0o666)
-    except FileExistsError:
-        raise _exists(path) from None
-
-
-class NewFile:
-    """A new file that appears when it is complete: written under a temporary name beside it, renamed by `commit`.
-
-    As a context manager it yields itself, with `file` open; without `commit` it leaves nothing behind.
-
-    Raises:
-        InvalidInput: `path` exists already (code ``invalid_path``).
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.partial = path.with_name(f".coregw-{os.urandom(8).hex()}.partial")
-        if os.path.lexists(path):
-            raise _exists(path)
-
-    def __enter__(self) -> Self:
-        with reported_as(self._path):
-            self.file: BinaryIO = os.fdopen(create_file(self.partial), "wb")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            with reported_as(self._path):
-                self.file.close()
-                if is_unnamed(error):
-                    raise error
-        finally:
-            self.partial.unlink(missing_ok=True)
-
-    def commit(self) -> None:
-        """Give the file its name, without ever replacing another file.
-
-        Raises:
-            InvalidInput: `path` was created by somebody else meanwhile (code ``invalid_path``).
-        """
-        with reported_as(self._path):
-            self.file.flush()
-            try:
-                os.link(self.partial, self._path, follow_symlinks=False)
-            except FileExistsError:
-                raise _exists(self._path) from None
-            except OSError as error:
-                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
-                    raise
-                # Without hard links, this file system offers no atomic check and rename.
-                if os.path.lexists(self._path):
-                    raise _exists(self._path) from None
-                self.partial.rename(self._path)
-
-
-def _exists(path: Path) -> InvalidInput:
-    return InvalidInput(f"{path}: exists already", code="invalid_path")
 
 
 _CHUNK_BYTES: Final = 1 << 20

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
@@ -28,6 +27,7 @@ from coregw.client.operations.tree import entries, list_targets
 from coregw.client.settings import MIB
 from coregw.client.transport.gateways import Address
 from coregw.concurrency import for_each
+from coregw.durability import NewFile
 from coregw.errors import Conflict, InvalidInput, RecordNotFound, RootNotFound, Unavailable
 from coregw.folders.caches import cache_folder
 from coregw.messages import Change, Endpoint
@@ -167,9 +167,9 @@ def remember_root(source: Address, destination: Address, line: str, root: str) -
     file = _file(source, destination, line)
     with suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new = file.with_name(f"{file.name}.{secrets.token_hex(8)}")
-        new.write_text("\n".join(roots), "ascii")
-        new.replace(file)
+        with NewFile(file, replaces=True) as new:
+            new.file.write("\n".join(roots).encode("ascii"))
+            new.commit()
 
 
 def _file(source: Address, destination: Address, line: str) -> Path:

@@ -21,7 +21,6 @@ from coregw.client.static.upstream import HttpUpstream
 from coregw.client.transport.exchange import Answer, Body, Call, Divided, PartialAnswer, SentOnce, Sink
 from coregw.client.transport.gateways import Address
 from coregw.engine import Engine
-from coregw.engine.objects import ObjectChecks
 from coregw.errors import CoregwError, ProofError, UpstreamDamaged
 from coregw.store import Table
 from coregw.store.origin import OriginStore
@@ -234,7 +233,7 @@ class PageReader:
         self._upstream = HttpUpstream(source, settings, connections[0])
         at_once = settings.connections
         there = HttpUpstream(destination, settings, connections[1])
-        nearer = OriginStore(there, ObjectChecks(), requests_at_once=at_once)
+        nearer = OriginStore(there, requests_at_once=at_once)
         store = _Either(self._upstream, nearer, settings)
         self._engine = Engine(store, cache_bytes=_CACHE_BYTES, operation_seconds=settings.answer_seconds)
 
@@ -282,7 +281,7 @@ class _Either(OriginStore):
     """Pages and roots of another store, and of its own upstream what that does not have."""
 
     def __init__(self, upstream: HttpUpstream, nearer: OriginStore, settings: ClientSettings) -> None:
-        super().__init__(upstream, ObjectChecks(), requests_at_once=settings.connections)
+        super().__init__(upstream, requests_at_once=settings.connections)
         self._nearer = nearer
 
     async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:

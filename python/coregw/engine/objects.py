@@ -22,7 +22,6 @@ from coregw import _core
 from coregw._core import Cid, check_json, is_linkless, read_varint
 from coregw.engine.driver import Driver
 from coregw.errors import InvalidInput, NotFound, RootNotFound, StoreDamaged, TooLarge
-from coregw.hashing import RunningHash, new_hash
 from coregw.messages.common import decode_checked
 from coregw.messages.payloads import MAX_BATCH_PAGES, GetPagesRequest
 from coregw.store import Store, Table
@@ -31,7 +30,6 @@ __all__ = [
     "MAX_BLOCK_BYTES",
     "RAW_CODEC",
     "HeldRoot",
-    "ObjectChecks",
     "Objects",
     "Scope",
     "entity_size",
@@ -193,30 +191,6 @@ def _framed(pages: Sequence[tuple[bytes, bytes]]) -> bytes:
         if links is not None:
             parts += _core.block_head(_core.payload_cid(page), len(page)), page
     return b"".join(parts)
-
-
-_RAW: Final = b"\x01\x55"  # CIDv1, codec raw
-
-
-class ObjectChecks:
-    """Implements `coregw.store.origin.Checks`."""
-
-    def are_pages(self, pages: Sequence[tuple[bytes, bytes]]) -> list[bool]:
-        """Return for each pair of a digest and bytes whether the bytes are the page with this digest. O(bytes)."""
-        return [links is not None for links in _core.page_links(pages)]
-
-    def is_root_page(self, root: bytes, page: bytes) -> bool:
-        """Return whether the bytes are the page of a binary root CID, of its kind and suite. O(bytes)."""
-        try:
-            _core.root_block(root, page)
-        except StoreDamaged:
-            return False
-        return True
-
-    def hasher(self, multihash: bytes) -> tuple[RunningHash, bytes]:
-        """Return a hasher of the multihash's function, and the digest that a payload must have."""
-        cid = Cid(_RAW + multihash)
-        return new_hash(cid.hash_name), cid.digest
 
 
 Scope = Literal["block", "entity", "all"]

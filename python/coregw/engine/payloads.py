@@ -10,13 +10,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple
 
-from coregw._core import Cid, PayloadHasher, read_cids, read_has_batch, read_varint
+from coregw._core import Cid, PayloadHasher, read_cids, read_has_batch
 from coregw.engine.driver import Driver
 from coregw.engine.objects import MAX_BLOCK_BYTES, RAW_CODEC, Scope, entity_size, is_one_block, top_block
 from coregw.errors import PayloadNotFound, RootNotFound, StoreDamaged
 from coregw.messages import encode
 from coregw.messages.payloads import HasBatchResult, Presence
 from coregw.store import CHUNK_BYTES, Store, Stored, Table
+from coregw.store.protocol import raw_cid
 
 __all__ = ["OneBlock", "Payloads", "StoredPayload"]
 
@@ -235,15 +236,8 @@ class Payloads:
 
 
 def _identity_payload(multihash: bytes) -> bytes | None:
-    """The payload that an identity multihash contains; None for any other hash function.
-
-    ```
-    00 | length of the payload, a varint | payload
-    ```
-    """
-    if multihash[0] != _IDENTITY_CODE:
-        return None
-    return multihash[read_varint(multihash, 1)[1] :]
+    """The payload that an identity multihash contains; None for any other hash function."""
+    return raw_cid(multihash).digest if multihash[0] == _IDENTITY_CODE else None
 
 
 async def _one_chunk(data: bytes) -> AsyncIterator[bytes]:

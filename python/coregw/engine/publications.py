@@ -17,13 +17,13 @@ from coregw.engine.records import (
     NameLog,
     Record,
     RecordTable,
-    check_names,
     checkpoint_key,
     existing,
     signed_checkpoint,
     without_freeze,
 )
 from coregw.errors import Conflict, InvalidInput, RecordNotFound, RootNotFound
+from coregw.messages.common import check_names
 from coregw.messages.management import PublishedRecord
 from coregw.messages.query import PublicationProof, UnsignedPublication
 from coregw.store import Store, Table

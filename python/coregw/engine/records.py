@@ -21,7 +21,6 @@ and when a store is repaired, never by a reader: what is missing is damage. An e
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -30,6 +29,7 @@ from typing import Final
 import msgspec
 
 from coregw.errors import Conflict, InvalidInput, RecordNotFound, StoreDamaged
+from coregw.messages.common import check_names
 from coregw.store import Store, Table
 from coregw.tlog.checkpoint import Checkpoint, freeze_entry, publication_entry
 from coregw.tlog.note import Note
@@ -41,7 +41,6 @@ __all__ = [
     "Record",
     "RecordTable",
     "check_expected",
-    "check_names",
     "checkpoint_key",
     "decode_record",
     "encode_record",
@@ -61,9 +60,6 @@ __all__ = [
     "utc",
     "without_freeze",
 ]
-
-_NAME: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}")
-"""Names are segments of URLs, and clients resolve `.` and `..` there before they send a request (RFC 3986)."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,15 +125,6 @@ def revision_key(scope: str, name: str, revision: int) -> bytes:
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------
-
-
-def check_names(scope: str, *names: str) -> None:
-    """Raise `InvalidInput` if a scope or name is not of the form of protocol section 5."""
-    for what, value in (("scope", scope), *(("name", name) for name in names)):
-        if not _NAME.fullmatch(value):
-            raise InvalidInput(
-                f"{what} {value!r:.200}: expected 1 to 128 of the characters A-Z a-z 0-9 . _ -, not . or .."
-            )
 
 
 def check_expected(expected_revision: int | None) -> None:

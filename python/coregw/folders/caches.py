@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final, Self
 
 from coregw._core import FolderUpload
+from coregw.durability import NewFile
 from coregw.extras import missing_extra
 from coregw.folders.tree import Recorded, Survey
 from coregw.undecodable import UNDECODABLE
@@ -212,13 +212,13 @@ class _NewCache:
     """A cache that is being written, so that its files take no memory: the head is written last."""
 
     def __init__(self, place: Path, folder: bytes) -> None:
-        self._place = place
         self._folder = folder
         self._count = 0
         self._digest = hashlib.sha256()
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._path = place.with_name(f"{place.name}.{os.urandom(4).hex()}")
-        self._file = self._path.open("xb")
+        self._opened = ExitStack()
+        self._new = self._opened.enter_context(NewFile(place, replaces=True))
+        self._file = self._new.file
         self._file.seek(len(_MAGIC) + _DIGEST_BYTES + len(_head(folder, 0, 0)))
 
     def add(self, entries: bytes, count: int) -> None:
@@ -231,14 +231,11 @@ class _NewCache:
         self._digest.update(head)
         self._file.seek(0)
         self._file.write(_MAGIC + self._digest.digest() + head)
-        self._file.close()
-        self._path.replace(self._place)
+        self._new.commit()
 
     def close(self) -> None:
         with suppress(OSError):
-            self._file.close()
-        with suppress(OSError):
-            self._path.unlink(missing_ok=True)
+            self._opened.close()
 
 
 def _head(folder: bytes, before: int, count: int) -> bytes:
@@ -293,9 +290,6 @@ class UploadCache:
             return
         with suppress(OSError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            partial = self._file.with_name(f"{self._file.name}.{secrets.token_hex(4)}")
-            try:
-                upload.save(partial, roots, recorded.attributes, recorded.owner)
-                partial.replace(self._file)
-            finally:
-                partial.unlink(missing_ok=True)
+            with NewFile(self._file, replaces=True) as new:
+                upload.save(new.partial, roots, recorded.attributes, recorded.owner)
+                new.commit()

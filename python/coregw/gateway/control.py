@@ -31,6 +31,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from coregw.durability import NewFile
 from coregw.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -182,14 +183,11 @@ def _listening_user(connection: socket.socket, address: str) -> int:
 def _write(directory: Path, record: bytes) -> None:
     """Replace the file, or overwrite it on a full disk."""
     path = control_file(directory)
-    new = path.with_suffix(".new")
     try:
-        new.unlink(missing_ok=True)
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(record)
-        new.replace(path)
+        with NewFile(path, replaces=True, mode=0o600, partial=path.with_suffix(".new")) as new:
+            new.file.write(record)
+            new.commit()
     except OSError as error:
-        new.unlink(missing_ok=True)
         if error.errno not in _FULL or not path.exists():
             raise
         with path.open("r+b") as file:

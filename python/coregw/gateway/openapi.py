@@ -30,6 +30,7 @@ from coregw.errors import ERROR_CODES
 from coregw.gateway.description import JSON, JSON_LINES, Body, Description, Parameter, description_of
 from coregw.gateway.http.dispatch import HotRoute
 from coregw.messages import ErrorBody
+from coregw.messages.common import MAX_NAME_CHARACTERS, NAME
 from coregw.messages.management import Progress
 from coregw.messages.query import Link
 
@@ -214,8 +215,8 @@ _TEXT: Final[Mapping[str, object]] = {"type": "string"}
 
 _NAME: Final[Mapping[str, object]] = {
     "type": "string",
-    "pattern": r"^([A-Za-z0-9_-]|\.{1,2}[A-Za-z0-9_-]|\.{3})[A-Za-z0-9._-]*$",
-    "maxLength": 128,
+    "pattern": f"^{NAME}$",
+    "maxLength": MAX_NAME_CHARACTERS,
 }
 
 _BEARER: Final = "bearer"

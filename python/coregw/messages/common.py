@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
@@ -12,6 +13,8 @@ from coregw.errors import InvalidInput
 
 __all__ = [
     "MAX_INTEGER",
+    "MAX_NAME_CHARACTERS",
+    "NAME",
     "PROTOCOL_VERSION",
     "ErrorBody",
     "Health",
@@ -21,9 +24,11 @@ __all__ = [
     "Segments",
     "Size",
     "Suite",
+    "check_names",
     "decode",
     "decode_checked",
     "encode",
+    "is_name",
 ]
 
 PROTOCOL_VERSION: Final = "0.0.6"
@@ -32,12 +37,37 @@ PROTOCOL_VERSION: Final = "0.0.6"
 MAX_INTEGER: Final = 2**53 - 1
 """The largest integer that the protocol allows, exact in every JSON implementation."""
 
+NAME: Final = r"(?:[A-Za-z0-9_-]|\.{1,2}[A-Za-z0-9_-]|\.{3})[A-Za-z0-9._-]*"
+"""The names of scopes, published records and pins, as a regular expression without lookahead, for schemas.
+
+They are segments of URLs, where clients resolve ``.`` and ``..`` before they send a request (RFC 3986).
+"""
+
+MAX_NAME_CHARACTERS: Final = 128
+"""The longest name."""
+
+_NAME: Final = re.compile(NAME)
+
 T = TypeVar("T")
 
 Natural = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
 Size = Annotated[int, Meta(ge=1, le=MAX_INTEGER)]
 Segments = list[str]
 Suite = Literal["sha2-256", "blake3"]
+
+
+def is_name(text: str) -> bool:
+    """Whether a text has the form of the names of protocol section 5."""
+    return len(text) <= MAX_NAME_CHARACTERS and _NAME.fullmatch(text) is not None
+
+
+def check_names(scope: str, *names: str) -> None:
+    """Raise `InvalidInput` if a scope or one of its names is not of the form of protocol section 5."""
+    for what, value in (("scope", scope), *(("name", name) for name in names)):
+        if not is_name(value):
+            raise InvalidInput(
+                f"{what} {value!r:.200}: expected 1 to 128 of the characters A-Z a-z 0-9 . _ -, not . or .."
+            )
 
 
 def encode(message: Struct) -> bytes:

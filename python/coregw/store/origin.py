@@ -12,7 +12,6 @@ payload    /v1/cas/{cid}        CIDv1 in base32, with codec raw
 from __future__ import annotations
 
 import asyncio
-import base64
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -20,8 +19,9 @@ from contextlib import suppress
 from tempfile import SpooledTemporaryFile
 from typing import IO, Final, NoReturn, Protocol, TypeVar
 
+from coregw import _core
 from coregw.concurrency import result_of
-from coregw.errors import InvalidInput, PayloadNotFound, TooLarge, Unavailable, UpstreamDamaged
+from coregw.errors import InvalidInput, PayloadNotFound, StoreDamaged, TooLarge, Unavailable, UpstreamDamaged
 from coregw.store.protocol import (
     CHUNK_BYTES,
     PayloadWriter,
@@ -31,19 +31,19 @@ from coregw.store.protocol import (
     check_range,
     check_renewal,
     check_whole_payload,
+    raw_cid,
 )
 
 __all__ = [
     "MAX_PAGE_BYTES",
-    "RAW",
-    "Checks",
     "OriginStore",
     "ReadingStore",
     "Upstream",
-    "UpstreamHasher",
     "UpstreamSink",
+    "are_pages",
     "blocks_of",
     "for_each",
+    "is_root_page",
     "named_blocks_of",
     "page_path",
     "payload_path",
@@ -54,9 +54,6 @@ __all__ = [
 
 MAX_PAGE_BYTES: Final = 16_642
 """The maximum size of a page (docs/protocol.md, section 8)."""
-
-RAW: Final = b"\x01\x55"
-"""The start of a binary CID of version 1 with the codec raw; a multihash follows."""
 
 
 class UpstreamSink(Protocol):
@@ -102,33 +99,24 @@ class Upstream(Protocol):
         """Return the answer of ``POST /v1/pages/car`` for these digests."""
 
     async def payloads(self, multihashes: Sequence[bytes], max_bytes: int) -> bytes:
-        """Return the answer of ``POST /v1/cas/car`` for the payloads with these multihashes, with the codec `RAW`."""
+        """Return the answer of ``POST /v1/cas/car`` for the payloads with these multihashes, with the codec ``raw``."""
 
     async def aclose(self) -> None:
         """Close all connections."""
 
 
-class UpstreamHasher(Protocol):
-    """A running hash of a payload."""
-
-    def update(self, chunk: bytes, /) -> object:
-        """Add the next chunk."""
-
-    def digest(self) -> bytes:
-        """Return the digest of all chunks."""
+def are_pages(pages: Sequence[tuple[bytes, bytes]]) -> list[bool]:
+    """Return for each pair of a digest and bytes whether the bytes are the page with this digest. O(bytes)."""
+    return [links is not None for links in _core.page_links(pages)]
 
 
-class Checks(Protocol):
-    """Compares objects with their names. `coregw.engine.objects` has them, since a store computes no digests."""
-
-    def are_pages(self, pages: Sequence[tuple[bytes, bytes]]) -> list[bool]:
-        """Return for each pair of a digest and bytes whether the bytes are the page with this digest. O(bytes)."""
-
-    def is_root_page(self, root: bytes, page: bytes) -> bool:
-        """Return whether the bytes are the page of a binary root CID, of its kind and suite. O(bytes)."""
-
-    def hasher(self, multihash: bytes) -> tuple[UpstreamHasher, bytes]:
-        """Return a hasher of the multihash's function, and the digest that a payload must have."""
+def is_root_page(root: bytes, page: bytes) -> bool:
+    """Return whether the bytes are the page of a binary root CID, of its kind and suite. O(bytes)."""
+    try:
+        _core.root_block(root, page)
+    except StoreDamaged:
+        return False
+    return True
 
 
 def page_path(digest: bytes) -> str:
@@ -138,16 +126,12 @@ def page_path(digest: bytes) -> str:
 
 def root_path(root: bytes) -> str:
     """Return the path of a root, by its binary CID."""
-    return f"/v1/roots/{_text(root)}"
+    return f"/v1/roots/{_core.Cid(root).text}"
 
 
 def payload_path(multihash: bytes) -> str:
     """Return the path of a payload, by its binary multihash."""
-    return f"/v1/cas/{_text(RAW + multihash)}"
-
-
-def _text(cid: bytes) -> str:
-    return "b" + base64.b32encode(cid).decode().rstrip("=").lower()
+    return f"/v1/cas/{raw_cid(multihash).text}"
 
 
 _CID: Final = b"\x01\x55\x12\x20"  # CIDv1, codec raw, sha2-256 of 32 bytes
@@ -338,9 +322,8 @@ class OriginStore(ReadingStore):
         requests_at_once: Requests for objects in progress.
     """
 
-    def __init__(self, upstream: Upstream, checks: Checks, *, requests_at_once: int = 16) -> None:
+    def __init__(self, upstream: Upstream, *, requests_at_once: int = 16) -> None:
         self.upstream = upstream
-        self._checks = checks
         self._places = asyncio.Semaphore(requests_at_once)
         self._tops: OrderedDict[bytes, bytes] = OrderedDict()
         self._asked: dict[bytes, asyncio.Future[bytes | None]] = {}
@@ -399,7 +382,7 @@ class OriginStore(ReadingStore):
             TooLarge: The payload is longer than the upstream's limit.
         """
         self._require_open()
-        received = _Received(lambda: self._checks.hasher(multihash))
+        received = _Received(raw_cid(multihash))
         path = payload_path(multihash)
         try:
             async with self._places:
@@ -467,7 +450,7 @@ class OriginStore(ReadingStore):
             return top
         path = page_path(digest)
         page = await self._bounded(path)
-        if page is not None and self._checks.are_pages([(digest, page)]) != [True]:
+        if page is not None and are_pages([(digest, page)]) != [True]:
             raise self._damaged(path, "the bytes are not the page with this digest")
         return page
 
@@ -488,15 +471,15 @@ class OriginStore(ReadingStore):
         remaining = iter(pages)
         page = next(remaining, None)
         for digest in digests:  # those that are left out are skipped
-            if page is not None and self._checks.are_pages([(digest, page)]) == [True]:
+            if page is not None and are_pages([(digest, page)]) == [True]:
                 found[digest] = page
                 page = next(remaining, None)
         return found
 
     async def _are_pages(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[bool]:
         if len(pairs) <= _THREAD_PAGES:
-            return self._checks.are_pages(pairs)
-        return await asyncio.to_thread(self._checks.are_pages, pairs)
+            return are_pages(pairs)
+        return await asyncio.to_thread(are_pages, pairs)
 
     async def _root(self, root: bytes) -> bytes | None:
         """Ask for a root, and keep its page until it is read. Concurrent calls share a request, and how it ends."""
@@ -508,7 +491,7 @@ class OriginStore(ReadingStore):
         try:
             page = await self._bounded(path := root_path(root))
             if page is not None:
-                if not self._checks.is_root_page(root, page):
+                if not is_root_page(root, page):
                     raise self._damaged(path, "the bytes are not the page of this root")
                 self._tops[digest] = page
                 if len(self._tops) > _TOPS:
@@ -537,15 +520,12 @@ class OriginStore(ReadingStore):
 
     def _payloads_of(self, answer: bytes, multihashes: Sequence[bytes]) -> list[bytes | None]:
         try:
-            payloads = named_blocks_of(answer, [RAW + multihash for multihash in multihashes])
+            payloads = named_blocks_of(answer, [bytes(raw_cid(multihash)) for multihash in multihashes])
         except ValueError as error:
             raise self._damaged("/v1/cas/car", f"the answer is malformed: {error}") from None
         for multihash, payload in zip(multihashes, payloads, strict=True):
-            hasher, expected = self._checks.hasher(multihash)
-            if payload is not None:
-                hasher.update(payload)
-                if hasher.digest() != expected:
-                    raise self._damaged("/v1/cas/car", f"a payload does not have the multihash {multihash.hex()}")
+            if payload is not None and not _core.payload_matches(raw_cid(multihash), payload):
+                raise self._damaged("/v1/cas/car", f"a payload does not have the multihash {multihash.hex()}")
         return payloads
 
     async def _small_payload(self, multihash: bytes) -> bytes | None:
@@ -567,9 +547,9 @@ class OriginStore(ReadingStore):
 class _Received:
     """A payload as it arrives: hashed, and spooled."""
 
-    def __init__(self, new_hasher: Callable[[], tuple[UpstreamHasher, bytes]]) -> None:
-        self._new_hasher = new_hasher
-        self._hasher, self._expected = new_hasher()
+    def __init__(self, cid: _core.Cid) -> None:
+        self._cid = cid
+        self._check = _core.PayloadCheck(cid)
         # Closed by whoever the payload is given to.
         self.file: IO[bytes] = SpooledTemporaryFile(max_size=CHUNK_BYTES, prefix="coregw-")  # noqa: SIM115
 
@@ -577,13 +557,13 @@ class _Received:
         """Forget what an earlier attempt has received."""
         self.file.seek(0)
         self.file.truncate()
-        self._hasher, self._expected = self._new_hasher()
+        self._check = _core.PayloadCheck(self._cid)
         return self
 
     def write(self, chunk: bytes) -> None:
-        self._hasher.update(chunk)
+        self._check.update(chunk)
         self.file.write(chunk)
 
     def is_whole(self) -> bool:
         """Whether what has arrived has the digest."""
-        return self._hasher.digest() == self._expected
+        return self._check.matches()

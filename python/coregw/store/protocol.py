@@ -7,6 +7,7 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self, runtime_checkable
 
+from coregw._core import Cid
 from coregw.errors import InvalidInput
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "check_renewal",
     "check_whole_payload",
     "key_range",
+    "raw_cid",
 ]
 
 CHUNK_BYTES: Final = 1 << 20
@@ -35,6 +37,15 @@ MAX_PUT_BYTES: Final = 1 << 20
 
 MAX_PAYLOADS_BYTES: Final = 4 << 20
 """The largest total size of the payloads of one `Store.put_payloads`, give or take one payload."""
+
+
+def raw_cid(multihash: bytes) -> Cid:
+    """Return the CID of a payload by its binary multihash, by which stores name it: that with the codec ``raw``.
+
+    Raises:
+        InvalidInput: The multihash is malformed (code ``invalid_cid``).
+    """
+    return Cid(b"\x01\x55" + multihash)
 
 
 class Table(StrEnum):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -14,9 +12,10 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from coregw._core import Cid, check_integer
-from coregw.durability import reported_as, sync_path
+from coregw.durability import replace_durably
 from coregw.errors import InvalidInput, ProofError, Unavailable
 from coregw.extras import missing_extra
+from coregw.messages.common import is_name
 from coregw.trust.document import (
     MAX_HISTORY,
     MAX_NAMES,
@@ -34,7 +33,6 @@ __all__ = ["PATH_VARIABLE", "TrustStore", "default_path", "is_cid"]
 PATH_VARIABLE: Final = "COREGW_TRUST"
 """The environment variable with the path of the default store."""
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 _MAX_FILE_BYTES: Final = 16 << 20
 
@@ -272,7 +270,7 @@ class TrustStore:
 
 
 def _check_name(name: str) -> None:
-    if _NAME.fullmatch(name) is None:
+    if not is_name(name) or name[0] in ".-":
         raise InvalidInput(f"name {name!r:.200}: expected 1 to 128 of A-Z a-z 0-9 . _ -, the first not . or -")
     if is_cid(name):
         raise InvalidInput(f"name {name!r:.200}: it is a CID")
@@ -396,15 +394,4 @@ class _LockedFile:
         """
         if len(data) > _MAX_FILE_BYTES:
             raise InvalidInput(f"{self.path}: it would be larger than {_MAX_FILE_BYTES:,} bytes; nothing was changed")
-        descriptor, name = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
-        try:
-            with reported_as(self.path), os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(self.path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-        if os.name == "posix":  # elsewhere directories cannot be opened
-            sync_path(self.path.parent)
+        replace_durably(self.path, data)

@@ -27,7 +27,7 @@ from coregw.messages import Message
 from coregw.messages.management import Progress, ProgressCallback
 from coregw.store import CHUNK_BYTES, MAX_PAYLOADS_BYTES, MAX_PUT_BYTES, Store, Stored, Table
 from coregw.store.collection import CollectableStore, Collection, Identity, Item
-from coregw.upkeep.inventory import PayloadCheck
+from coregw.upkeep.inventory import check_of
 from coregw.upkeep.marks import Marks, MarkSet, all_items, all_records
 from coregw.upkeep.published import CHECKPOINTS, LOG, NEWEST, REVISIONS
 
@@ -126,7 +126,7 @@ class Transfer:
     async def _copy_long(self, item: Item) -> None:
         """Copy a payload by an upload; it is committed only if it matches its multihash."""
         try:
-            check = PayloadCheck(item.key)
+            check = check_of(item.key)
         except InvalidInput as error:
             self.note_damage(error.message)
             return
@@ -211,7 +211,7 @@ class Transfer:
 
 def _matches(multihash: bytes, data: bytes) -> bool:
     try:
-        check = PayloadCheck(multihash)
+        check = check_of(multihash)
     except InvalidInput:
         return False
     check.update(data)

@@ -24,7 +24,7 @@ from coregw.store.rocksdb.salvage import RawDatabase, StoreState
 from coregw.store.rocksdb.wal import Damage, RowVersion
 from coregw.upkeep.check import Harm, StoreCheck
 from coregw.upkeep.findings import CheckResult, DamagedFile, DamagedObject, payload_cid
-from coregw.upkeep.inventory import CheckedPayload, PayloadCheck, StoredPage
+from coregw.upkeep.inventory import CheckedPayload, StoredPage, check_of
 from coregw.upkeep.published import CheckedRow
 
 __all__ = ["PAYLOADS_AT_ONCE", "FileCheck", "FileInventory", "Orphan", "check_database"]
@@ -207,7 +207,7 @@ def _compared(
 ) -> CheckedPayload:
     _, multihash, row, is_intact = expected
     try:
-        check = PayloadCheck(multihash)
+        check = check_of(multihash)
     except InvalidInput:
         return CheckedPayload(multihash, "the row has no valid multihash", is_intact)
     number = 0
@@ -299,7 +299,7 @@ class FileCheck(StoreCheck):
 
 def _is_name(multihash: bytes) -> bool:
     try:
-        PayloadCheck(multihash)
+        check_of(multihash)
     except InvalidInput:
         return False
     return True

@@ -9,6 +9,7 @@ import msgspec
 
 from coregw._core import Cid
 from coregw.messages import Message
+from coregw.store.protocol import raw_cid
 
 __all__ = [
     "AffectedRecord",
@@ -21,7 +22,6 @@ __all__ = [
     "payload_cid",
 ]
 
-_RAW_CID: Final = b"\x01\x55"
 _DIGEST_BYTES: Final = 32
 
 
@@ -220,7 +220,7 @@ class RepairResult(Message, frozen=True, kw_only=True):
 def payload_cid(multihash: bytes) -> str:
     """Return the CID, with the codec ``raw``, of the payload with a binary multihash; as hex if it is malformed."""
     try:
-        return Cid(_RAW_CID + multihash).text
+        return raw_cid(multihash).text
     except ValueError:
         return multihash.hex()
 

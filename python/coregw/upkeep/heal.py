@@ -24,7 +24,7 @@ from coregw.messages.management import Progress, PublishedRecord
 from coregw.store import CHUNK_BYTES, Store, Table
 from coregw.upkeep.check import LOST
 from coregw.upkeep.findings import CheckResult
-from coregw.upkeep.inventory import PayloadCheck
+from coregw.upkeep.inventory import check_of
 
 __all__ = ["CAR_SUFFIX", "RECORDS_FILE", "HealResult", "Wanted", "restore", "restore_here", "wanted"]
 
@@ -114,7 +114,7 @@ async def restore_here(opening: Awaitable[Store], directory: Path, report: Calla
 
 
 async def _store_payload(engine: Engine, cid: Cid, file: Path) -> None:
-    check = PayloadCheck(cid.multihash)
+    check = check_of(cid.multihash)
     async with engine.store.begin_payload() as writer:
         async for chunk in _chunks(file):
             await asyncio.to_thread(check.update, chunk)

@@ -9,15 +9,15 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from coregw._core import Cid, PayloadHasher
+from coregw._core import PayloadCheck
 from coregw.concurrency import in_thread
 from coregw.errors import InvalidInput, PayloadNotFound, StoreDamaged
 from coregw.store import CHUNK_BYTES, MAX_PAYLOADS_BYTES, Stored, Table
 from coregw.store.collection import CollectableStore, Item, collect_in_turn
-from coregw.store.protocol import Guide, GuidedStore
+from coregw.store.protocol import Guide, GuidedStore, raw_cid
 from coregw.upkeep.published import CheckedRow
 
-__all__ = ["CheckedPayload", "Inventory", "PayloadCheck", "RateLimiter", "StoreInventory", "StoredPage"]
+__all__ = ["CheckedPayload", "Inventory", "RateLimiter", "StoreInventory", "StoredPage", "check_of"]
 
 T = TypeVar("T")
 
@@ -25,33 +25,18 @@ _LISTED_AT_ONCE: Final = 256
 _GUIDES_AT_ONCE: Final = 64
 _ITEMS_AT_ONCE: Final = 10_000
 _WAIT_SECONDS: Final = 600.0
-_RAW: Final = b"\x01\x55"
 
 
-class PayloadCheck:
-    """The check of a payload that comes in chunks.
-
-    Args:
-        multihash: The binary multihash that names it.
+def check_of(multihash: bytes) -> PayloadCheck:
+    """Return the check of a payload that comes in chunks, by the multihash that names it in a store.
 
     Raises:
         InvalidInput: It is not a multihash of protocol section 1, or contains the payload itself.
     """
-
-    def __init__(self, multihash: bytes) -> None:
-        cid = Cid(_RAW + multihash)
-        if cid.hash_name == "identity":
-            raise InvalidInput(f"{cid.text} contains its payload")
-        self._multihash = multihash
-        self._hasher = PayloadHasher("raw", cid.hash_name)
-
-    def update(self, chunk: bytes) -> None:
-        """Append bytes."""
-        self._hasher.update(chunk)
-
-    def matches(self) -> bool:
-        """Whether the bytes are those that the multihash names."""
-        return Cid(self._hasher.cid()).multihash == self._multihash
+    cid = raw_cid(multihash)
+    if cid.hash_name == "identity":
+        raise InvalidInput(f"{cid.text} contains its payload")
+    return PayloadCheck(cid)
 
 
 class StoredPage(NamedTuple):
@@ -257,7 +242,7 @@ async def _next(pieces: Any) -> bytes:  # noqa: ANN401 - an asynchronous iterato
 
 def _compared(multihash: bytes, pieces: Iterable[bytes]) -> CheckedPayload:
     try:
-        check = PayloadCheck(multihash)
+        check = check_of(multihash)
     except InvalidInput:
         return CheckedPayload(multihash, "the row has no valid multihash")
     for piece in pieces:

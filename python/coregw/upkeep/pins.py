@@ -6,7 +6,6 @@ repair that can read only the name of a pin notes it as a row ``h name``, until 
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -14,6 +13,7 @@ import msgspec
 
 from coregw._core import Cid
 from coregw.errors import InvalidInput, RecordNotFound, RootNotFound, StoreDamaged
+from coregw.messages.common import is_name
 from coregw.messages.management import PinnedRoot
 from coregw.store import Store, Table
 from coregw.undecodable import UNDECODABLE
@@ -26,7 +26,6 @@ PINS: Final = b"g"
 LOST_PINS: Final = b"h"
 """The first byte of the keys that note lost pins."""
 
-_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _LISTED_AT_ONCE: Final = 1000
 _MS: Final = timedelta(milliseconds=1)
 
@@ -146,7 +145,7 @@ class Pins:
 def pin_name(key: bytes) -> str | None:
     """Return the name in the key of a pin, or of the note of a lost one; None if it has none."""
     name = key[1:].decode("ascii", "replace")
-    return name if key[:1] in (PINS, LOST_PINS) and _NAME.fullmatch(name) else None
+    return name if key[:1] in (PINS, LOST_PINS) and is_name(name) else None
 
 
 def pinned_root(value: bytes) -> bytes:
@@ -155,8 +154,8 @@ def pinned_root(value: bytes) -> bytes:
 
 
 def _checked(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise InvalidInput(f"name {name!r:.200}: expected 1 to 128 of the characters A-Z a-z 0-9 . _ -")
+    if not is_name(name):
+        raise InvalidInput(f"name {name!r:.200}: expected 1 to 128 of the characters A-Z a-z 0-9 . _ -, not . or ..")
     return name
 
 

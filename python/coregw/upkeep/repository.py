@@ -40,7 +40,7 @@ from uuid import UUID
 import msgspec
 
 from coregw.concurrency import in_thread
-from coregw.durability import _created, replace_durably, sync_path
+from coregw.durability import create_file, replace_durably, sync_path
 from coregw.errors import InvalidInput, NotFound, StorageFull, StoreDamaged, Unavailable
 from coregw.messages.management import Progress, ProgressCallback
 from coregw.store.collection import Identity
@@ -207,7 +207,7 @@ def copy(source: Path, target: Path, advance: Advance) -> tuple[int, str]:
         OSError: It cannot be read, or the other not be written.
     """
     hashed, size = hashlib.sha256(), 0
-    with _opened(source) as reading, _created(target) as writing:
+    with _opened(source) as reading, create_file(target, 0o600) as writing:
         while chunk := _read(reading, source):
             hashed.update(chunk)
             writing.write(chunk)

@@ -244,9 +244,9 @@ struct StatWriter {
 }
 
 impl StatWriter {
-    /// Creates a file, which must not exist.
+    /// Creates a file, or empties the one that its caller has created.
     fn create(path: &Path, header: &Header) -> io::Result<Self> {
-        let mut file = File::create_new(path)?;
+        let mut file = File::create(path)?;
         file.write_all(&[0; MAGIC.len() + DIGEST_BYTES])?;
         let out = BufWriter::with_capacity(BUFFER_BYTES, file);
         let mut writer = Self { out, hasher: hasher(), bytes: Vec::new(), path: Vec::new() };

@@ -84,7 +84,7 @@ mod _core {
     #[pymodule_export]
     use crate::path::encode_key;
     #[pymodule_export]
-    use crate::payload::{PayloadHasher, codec_code, is_linkless, payload_cid, payload_matches};
+    use crate::payload::{PayloadCheck, PayloadHasher, codec_code, is_linkless, payload_cid, payload_matches};
     #[pymodule_export]
     use crate::results::{
         check_json, split_envelope, verify_diff, verify_map_proof, verify_read, verify_resolve, verify_scan_result,

@@ -1,4 +1,4 @@
-//! Payloads: `payload_cid`, `PayloadHasher`, `payload_matches`, the codecs that their CIDs name, and what these say of links.
+//! Payloads: `payload_cid`, `PayloadHasher`, `PayloadCheck`, `payload_matches`, the codecs that their CIDs name, and what these say of links.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -113,19 +113,7 @@ impl PayloadHasher {
 
     /// Append bytes to the payload. O(bytes); the GIL is released above 32 KiB.
     fn update(&self, py: Python<'_>, chunk: BytesLike) -> PyResult<()> {
-        let work = Work::Hash { bytes: chunk.len() };
-        if work.is_long() {
-            // Locked and unlocked with the GIL released, so that a thread that waits for the lock does not hold it.
-            return detach::run(py, work, || {
-                self.0.lock().unwrap_or_else(PoisonError::into_inner).update(&chunk);
-                Ok(())
-            });
-        }
-        let mut hasher = self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
-        call(|| {
-            hasher.update(&chunk);
-            Ok(())
-        })
+        update(py, &self.0, &chunk, payload::Hasher::update)
     }
 
     /// Return the CID of the bytes so far, as text. More may follow. O(1).
@@ -138,6 +126,61 @@ impl PayloadHasher {
             call(|| hasher.cid())?
         };
         Ok(cid::text(py, &cid))
+    }
+}
+
+/// Appends a chunk to a hash that threads may share.
+fn update<T: Send>(py: Python<'_>, hash: &Mutex<T>, chunk: &[u8], append: fn(&mut T, &[u8])) -> PyResult<()> {
+    let work = Work::Hash { bytes: chunk.len() };
+    if work.is_long() {
+        // Locked and unlocked with the GIL released, so that a thread that waits for the lock does not hold it.
+        return detach::run(py, work, || {
+            append(&mut hash.lock().unwrap_or_else(PoisonError::into_inner), chunk);
+            Ok(())
+        });
+    }
+    let mut hash = hash.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+    call(|| {
+        append(&mut hash, chunk);
+        Ok(())
+    })
+}
+
+/// Checks a payload that arrives in chunks against its CID. Threads may share one.
+///
+/// Args:
+///     cid: The CID that was requested.
+///
+/// Raises:
+///     InvalidInput: If `cid` is not a valid CID; its code is ``invalid_cid``.
+///
+/// >>> check = PayloadCheck(payload_cid(b"hello", hash="sha3-256"))
+/// >>> check.update(b"hel")
+/// >>> check.matches()
+/// False
+/// >>> check.update(b"lo")
+/// >>> check.matches()
+/// True
+#[pyclass(frozen, module = "coregw")]
+pub struct PayloadCheck(Mutex<payload::Check>);
+
+#[pymethods]
+impl PayloadCheck {
+    #[new]
+    #[pyo3(signature = (cid))]
+    fn new(cid: CidLike) -> Self {
+        Self(Mutex::new(payload::Check::new(&cid.0)))
+    }
+
+    /// Append bytes to the payload. O(bytes); the GIL is released above 32 KiB.
+    fn update(&self, py: Python<'_>, chunk: BytesLike) -> PyResult<()> {
+        update(py, &self.0, &chunk, payload::Check::update)
+    }
+
+    /// Return whether the bytes so far are the whole payload that the CID names. More may follow. O(1).
+    fn matches(&self, py: Python<'_>) -> PyResult<bool> {
+        let check = self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner).clone();
+        call(|| Ok(check.is_match()))
     }
 }
 

@@ -16,12 +16,12 @@ from typing import Self
 from msgspec.structs import replace
 
 from coregw._core import CarReader, Cid, car_header
-from coregw.client.files import NewFile
 from coregw.client.operations.car_import import Advance, check_trees
 from coregw.client.operations.payloads import MIN_CONTINUED_BYTES, Calls, without_head
 from coregw.client.operations.steps import Steps
 from coregw.client.settings import ClientSettings
 from coregw.client.transport.exchange import Call
+from coregw.durability import NewFile
 from coregw.errors import InvalidInput, NotFound, ProofError, TooLarge, Unavailable
 from coregw.messages.roots import CAR_V2_START
 from coregw.verify import CidLike

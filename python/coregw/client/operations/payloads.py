@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from coregw import _core
 from coregw._core import CarReader, Cid, block_cid, payload_car_header, read_varint
-from coregw.client.files import Download, NewFile, SpooledBody, Upload
+from coregw.client.files import Download, SpooledBody, Upload
 from coregw.client.operations.steps import Steps, check_same_cid
 from coregw.client.settings import ClientSettings
 from coregw.client.transport.exchange import OCTETS, Answer, Call, Memory, Sink, decode
+from coregw.durability import NewFile
 from coregw.errors import CoregwError, InvalidInput, PayloadNotFound, ProofError, TooLarge
 from coregw.messages import CasCreated, encode
 from coregw.messages.payloads import MAX_BATCH_BLOCKS, GetBatchRequest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -14,6 +13,7 @@ from coregw.client.query import encode
 from coregw.client.settings import ClientSettings
 from coregw.client.transport.exchange import Answer, Call, decode
 from coregw.errors import Conflict, InvalidInput, NotFound, ProofError, RecordNotFound, TooLarge
+from coregw.messages.common import check_names
 from coregw.messages.management import PublishedRecord, PublishedRecords, PublishRequest, RecordHistory
 from coregw.messages.query import PublicationProof, SignedCheckpoint, UnsignedPublication
 from coregw.text import printable
@@ -26,7 +26,6 @@ __all__ = [
     "Policy",
     "VerifiedPublication",
     "add_checkpoint",
-    "check_name",
     "consistency",
     "decode_publication",
     "freeze",
@@ -40,8 +39,6 @@ __all__ = [
     "require_name",
     "verified",
 ]
-
-_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}")
 
 _SCOPES: Final = "/admin/v1/scopes"
 
@@ -63,7 +60,7 @@ def newest(settings: ClientSettings, scope: str, name: str, token: str | None = 
         Unauthorized: The token is wrong.
         ProofError: The answer is not the record of this name.
     """
-    check_name(scope, name)
+    check_names(scope, name)
     path = f"{_SCOPES}/{scope}/roots/{name}"
     call = Call("GET", path, settings.max_result_bytes, f"look up {scope}/{name}", token=token)
     answer: Answer = yield call
@@ -82,7 +79,7 @@ def publish(
         Conflict: The newest revision is another, or the name is frozen.
         ProofError: The answer is not the record of this name and root.
     """
-    check_name(scope, name)
+    check_names(scope, name)
     text = Cid(root).text
     content = encode(PublishRequest(name=name, root=text, expected_revision=expected_revision))
     path, what = f"{_SCOPES}/{scope}/roots", f"publish {text} as {scope}/{name}"
@@ -133,7 +130,7 @@ def freeze(settings: ClientSettings, scope: str, name: str, token: str | None = 
         RecordNotFound: Nothing is published under the name.
         ProofError: The answer is not the frozen record of this name.
     """
-    check_name(scope, name)
+    check_names(scope, name)
     path, what = f"{_SCOPES}/{scope}/roots/{name}/freeze", f"freeze {scope}/{name}"
     call = Call("POST", path, settings.max_result_bytes, what, token=token)
     answer: Answer = yield call
@@ -166,14 +163,14 @@ def history_of_scope(settings: ClientSettings, scope: str, token: str) -> Stream
         ProofError: An answer is malformed, has a record of another name, or its pages are not in order.
         TooLarge: There are more than `ClientSettings.max_entries` revisions.
     """
-    check_name(scope)
+    check_names(scope)
     records = f"{_SCOPES}/{scope}/roots"
     left = settings.max_entries
     last = ""
     while True:
         names = yield from _page(settings, records, token, last, PublishedRecords)
         for name in names.records:
-            check_name(scope, name.name)
+            check_names(scope, name.name)
             left = yield from _history(settings, scope, name.name, token, left)
         if not isinstance(names.next, str):
             return
@@ -228,13 +225,6 @@ def _require_order(path: str, is_next_greater: bool) -> None:
         raise ProofError(f"list {path}: the next page does not follow this one", check="answer")
 
 
-def check_name(scope: str, *names: str) -> None:
-    """Raise `InvalidInput` if a scope or name can't be part of the path of a record."""
-    for what, value in (("scope", scope), *(("name", name) for name in names)):
-        if not _NAME.fullmatch(value) or value in (".", ".."):
-            raise InvalidInput(f"{what} {value!r:.200}: expected 1 to 128 of A-Z a-z 0-9 . _ -, not . or ..")
-
-
 _MAX_ANSWER_BYTES: Final = 1 << 20
 
 
@@ -273,7 +263,7 @@ def verified(
             (``signature`` or ``witnesses``), is older than the one before (``rollback``) or contradicts it (``fork``;
             the details have both notes), or the revision is not proven to be in it, or to be its newest one.
     """
-    check_name(scope, name)
+    check_names(scope, name)
     if revision is not None:
         revision = check_integer(revision, "revision", 1)
     known = None if before is None else Checkpoint.parse(Note.parse(before).text)
@@ -341,7 +331,7 @@ def published(settings: ClientSettings, scope: str, name: str, token: str | None
         except NotFound as error:  # the address, or a proxy, serves no administration
             if error.code != "route_not_found":
                 raise
-    check_name(scope, name)
+    check_names(scope, name)
     call = Call("GET", _path(scope, name), _MAX_ANSWER_BYTES, f"look up {scope}/{name}")
     answer: Answer = yield call
     return require_name(call, decode_publication(call, answer).record, scope, name)
@@ -412,7 +402,7 @@ def put_checkpoint(settings: ClientSettings, scope: str, name: str, note: Note, 
         Conflict: The gateway has a newer one, or another log (code ``checkpoint_mismatch``).
         Unauthorized: The token is wrong, or the gateway has no administration routes.
     """
-    check_name(scope, name)
+    check_names(scope, name)
     path = f"/admin/v1/scopes/{scope}/roots/{name}/checkpoint"
     content = encode(SignedCheckpoint(checkpoint=note.encode()))
     call = Call("POST", path, _MAX_ANSWER_BYTES, f"sign {scope}/{name}", content=content, token=token)
@@ -427,7 +417,7 @@ def _path(scope: str, name: str) -> str:
 def _proof(
     settings: ClientSettings, scope: str, name: str, old: int, size: int | None, token: str | None
 ) -> Steps[tuple[Call, PublicationProof]]:
-    check_name(scope, name)
+    check_names(scope, name)
     path = f"/admin/v1/scopes/{scope}/roots/{name}/proof"
     params = {"old": str(old)} | ({} if size is None else {"size": str(size)})
     limit = min(_MAX_ANSWER_BYTES, settings.max_result_bytes)

@@ -10,14 +10,13 @@ from typing import Final
 
 import msgspec
 
-from coregw._core import Cid, page_links
+from coregw._core import Cid, PayloadCheck, page_links
 from coregw.client.static.folder import MARK, open_tree
 from coregw.client.static.tree import SCOPES, StaticTree, record_path
 from coregw.concurrency import for_each
-from coregw.engine.objects import ObjectChecks
 from coregw.errors import InvalidInput
 from coregw.messages.management import PublishedRecord
-from coregw.store.origin import page_path, payload_path, root_path
+from coregw.store.origin import is_root_page, page_path, payload_path, root_path
 from coregw.undecodable import UNDECODABLE
 
 __all__ = ["CheckedTree", "check_static"]
@@ -78,7 +77,6 @@ class _Check:
     def __init__(self, tree: StaticTree, progress: Callable[[int], None], has_payloads: bool) -> None:
         self._tree = tree
         self._progress = progress
-        self._checks = ObjectChecks()
         self._has_payloads = has_payloads
         self._there: set[str] = set()
         """The paths of all pages, roots and payloads."""
@@ -118,7 +116,7 @@ class _Check:
             [read] = await self._tree.read([path])
             page = read or b""
             self._progress(len(page))
-            if self._is(path, self._checks.is_root_page(bytes(cid), page), "the bytes are not the page of this root"):
+            if self._is(path, is_root_page(bytes(cid), page), "the bytes are not the page of this root"):
                 self._leads_to(path, page_path(cid.digest))
 
     async def payloads(self) -> None:
@@ -132,11 +130,11 @@ class _Check:
         if cid is None or not self._is(path, cid.kind == "cas" and cid.codec == 0x55, "not the name of a payload"):
             return
         self.done.payloads += 1
-        hasher, expected = self._checks.hasher(cid.multihash)
+        check = PayloadCheck(cid)
         async for chunk in self._tree.chunks(path):
-            hasher.update(chunk)
+            check.update(chunk)
             self._progress(len(chunk))
-        self._is(path, hasher.digest() == expected, "the bytes do not have the hash of this CID")
+        self._is(path, check.matches(), "the bytes do not have the hash of this CID")
 
     async def records(self) -> None:
         """Check all published names."""

@@ -13,19 +13,19 @@ from typing import Final
 
 import msgspec
 
-from coregw._core import Cid, PageLinks, page_links
-from coregw.client.operations.publications import check_name
+from coregw._core import Cid, PageLinks, PayloadCheck, page_links
 from coregw.client.settings import ClientSettings, ConnectionOptions
 from coregw.client.static.folder import open_tree
 from coregw.client.static.tree import StaticTree, explorer_files, record_path
 from coregw.client.static.upstream import HttpUpstream
 from coregw.client.transport.gateways import Address
 from coregw.concurrency import for_each
-from coregw.engine.objects import ObjectChecks
 from coregw.errors import InvalidInput, PayloadNotFound, RootNotFound, StoreDamaged, TooLarge
+from coregw.messages.common import check_names
 from coregw.messages.management import PublishedRecord
 from coregw.store import Table
-from coregw.store.origin import RAW, OriginStore, page_path, payload_path, root_path
+from coregw.store.origin import OriginStore, are_pages, is_root_page, page_path, payload_path, root_path
+from coregw.store.protocol import raw_cid
 from coregw.undecodable import UNDECODABLE
 from coregw.verify import CidLike
 
@@ -112,7 +112,7 @@ class PayloadCopier:
         """Copy a payload of any size, and return the size."""
         file = await self._store.open_payload(multihash)
         if file is None:
-            name, url = Cid(RAW + multihash).text, self._store.upstream.url
+            name, url = raw_cid(multihash).text, self._store.upstream.url
             raise PayloadNotFound(f"{url} does not hold the payload {name}; the source must hold everything")
         with file:
             size = await self._tree.put_file(payload_path(multihash), file)
@@ -130,7 +130,7 @@ async def open_source(
         InvalidInput: `url` is not an address.
     """
     upstream = HttpUpstream(Address.parse(url), settings, connection)
-    store = OriginStore(upstream, ObjectChecks(), requests_at_once=settings.connections)
+    store = OriginStore(upstream, requests_at_once=settings.connections)
     try:
         yield store, upstream
     finally:
@@ -202,7 +202,7 @@ async def export_static(
     if cid.kind == "cas":
         raise InvalidInput(f"{cid.text} is a payload, not a root", code="kind_mismatch")
     if name is not None:
-        check_name(*name)
+        check_names(*name)
     settings = settings or ClientSettings()
     async with open_source(source, settings, connection) as (store, upstream):
         async with open_tree(place, payloads=payloads) as tree:
@@ -224,7 +224,6 @@ class _Export:
         self._tree = tree
         self._max_nesting = max_nesting
         self._progress = progress
-        self._checks = ObjectChecks()
         self._payload_copier = PayloadCopier(store, tree, self._count_payload)
         self._seen: set[bytes] = set()
         """If the tree may have gaps: the digests, roots and multihashes of which everything is there."""
@@ -245,7 +244,7 @@ class _Export:
             raise RootNotFound(f"{self._store.upstream.url} does not hold the root {text}")
         await self._subtrees([Cid(root).digest], depth)
         [page] = await self._tree.read([page_path(Cid(root).digest)])
-        if page is None or not self._checks.is_root_page(root, page):
+        if page is None or not is_root_page(root, page):
             raise StoreDamaged(f"{self._tree.place}: the page of {text} was changed while it was exported")
         if is_missing:
             if depth == 0:  # others may precede their pages in a power cut, which leaves the mark
@@ -284,7 +283,7 @@ class _Export:
             return await self._fetched([paths[path] for path in await self._tree.missing([*paths])])
         local = [*zip(paths.values(), await self._tree.read([*paths]), strict=True)]
         there = [(digest, page) for digest, page in local if page is not None]
-        whole = [pair for pair, good in zip(there, self._checks.are_pages(there), strict=True) if good]
+        whole = [pair for pair, good in zip(there, are_pages(there), strict=True) if good]
         damaged = [pair[0] for pair in there if pair not in whole]
         fetched = await self._fetched([digest for digest, page in local if page is None] + damaged)
         await self._tree.put([(page_path(digest), page) for digest, page in fetched if digest in damaged])
@@ -319,10 +318,10 @@ class _Export:
 
     async def _is_whole(self, path: str, multihash: bytes) -> bool:
         """Whether a payload that is there has the right bytes."""
-        hasher, expected = self._checks.hasher(multihash)
+        check = PayloadCheck(raw_cid(multihash))
         async for chunk in self._tree.chunks(path):
-            hasher.update(chunk)
-        return hasher.digest() == expected
+            check.update(chunk)
+        return check.matches()
 
     def _count_payload(self, size: int) -> None:
         self.done.payloads += 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import io
 import os
-import secrets
 import stat
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from types import TracebackType
 from typing import IO, Final, Self
 
 from coregw.client.static.tree import MAX_SMALL_BYTES, NO_PAYLOADS, StaticTree, TreeState
-from coregw.durability import is_unnamed, reported_as, sync_path
+from coregw.durability import PARTIAL_NAME, NewFile, sync_path
 from coregw.errors import InvalidInput
 from coregw.extras import missing_extra
 
@@ -26,12 +25,9 @@ try:
 except ModuleNotFoundError as error:
     raise missing_extra(error, "writing a static tree to a folder", "client") from None
 
-__all__ = ["MARK", "TEMPORARY", "StaticFolder", "open_tree"]
+__all__ = ["MARK", "StaticFolder", "open_tree"]
 
 MARK: Final = ".coregw-export"
-
-TEMPORARY: Final = ".coregw-new-"
-"""The start of the names of files that are being written."""
 
 _COPY_BYTES: Final = 1 << 20
 
@@ -137,7 +133,7 @@ class StaticFolder:
         return io.BytesIO()
 
     def _listed(self, folder: Path) -> list[str]:
-        files = (path for path in folder.rglob("*") if not path.is_dir() and not path.name.startswith(TEMPORARY))
+        files = (path for path in folder.rglob("*") if not path.is_dir() and not PARTIAL_NAME.fullmatch(path.name))
         return sorted(str(path.relative_to(folder)) for path in files)
 
     def _put(self, objects: Sequence[tuple[str, bytes]], is_durable: bool) -> None:
@@ -145,47 +141,21 @@ class StaticFolder:
             file = self._file(path)
             if is_durable:
                 file.parent.mkdir(parents=True, exist_ok=True)
-            with _NewFile(file) as new:
-                new.write(content)
-                if is_durable:
-                    new.flush()
-                    os.fsync(new.fileno())
-            if is_durable:
-                sync_path(file.parent)
+            with NewFile(file, replaces=True) as new:
+                new.file.write(content)
+                new.commit(durably=is_durable)
 
     def _copy(self, path: str, file: IO[bytes]) -> int:
         size = 0
-        with _NewFile(self._file(path)) as new:
+        with NewFile(self._file(path), replaces=True) as new:
             while chunk := file.read(_COPY_BYTES):
                 size += len(chunk)
-                new.write(chunk)
+                new.file.write(chunk)
+            new.commit()
         return size
 
     def _file(self, path: str) -> Path:
         return self.top / path.removeprefix("/")
-
-
-class _NewFile:
-    """A file that gets its name when all of it is written. An older one with the name is replaced."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._partial = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
-
-    def __enter__(self) -> IO[bytes]:
-        self._file = self._partial.open("xb")
-        return self._file
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        try:
-            with reported_as(self._path):
-                self._file.close()
-                if is_unnamed(error):
-                    raise error
-                if error is None:
-                    self._partial.replace(self._path)
-        finally:
-            self._partial.unlink(missing_ok=True)
 
 
 def open_tree(place: str | Path, *, payloads: bool = True) -> StaticTree:

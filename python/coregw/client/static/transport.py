@@ -25,7 +25,6 @@ from coregw.client.transport.exchange import OCTETS, Answer, Attempt, Call, erro
 from coregw.client.transport.gateways import Address, Gateways, Retries, watch_forks
 from coregw.concurrency import EventLoopThread
 from coregw.engine import Engine
-from coregw.engine.objects import ObjectChecks
 from coregw.errors import (
     ERROR_CODES,
     CoregwError,
@@ -38,6 +37,7 @@ from coregw.errors import (
     UpstreamDamaged,
 )
 from coregw.messages import ErrorBody, encode
+from coregw.messages.common import NAME
 from coregw.store.origin import OriginStore
 
 __all__ = ["BlockingStaticTransport", "StaticTransport"]
@@ -54,9 +54,9 @@ _CAR: Final = re.compile(r"/v1/roots/([a-z0-9]+)/car")
 
 _PAYLOAD: Final = re.compile(r"/v1/cas/([a-z0-9]+)")
 
-_RECORD: Final = re.compile(r"/admin/v1/scopes/([A-Za-z0-9._-]{1,128})/roots/([A-Za-z0-9._-]{1,128})")
+_RECORD: Final = re.compile(rf"/admin/v1/scopes/({NAME})/roots/({NAME})")
 
-_PUBLICATION: Final = re.compile(r"/v1/publications/([A-Za-z0-9._-]{1,128})/([A-Za-z0-9._-]{1,128})")
+_PUBLICATION: Final = re.compile(rf"/v1/publications/({NAME})/({NAME})")
 
 _MAX_RECORD_BYTES: Final = 4096
 
@@ -79,7 +79,7 @@ class StaticTransport:
         self._settings = settings
         self.upstream: Final = HttpUpstream(address, settings, connection)
         self.gateways: Final = self.upstream.gateways
-        self._store = OriginStore(self.upstream, ObjectChecks(), requests_at_once=settings.connections)
+        self._store = OriginStore(self.upstream, requests_at_once=settings.connections)
         self._engine = Engine(self._store, cache_bytes=_CACHE_BYTES, operation_seconds=settings.answer_seconds)
         self._posts: Mapping[str, Callable[[bytes], Awaitable[bytes]]] = {
             "/v1/resolve": self._engine.resolve,

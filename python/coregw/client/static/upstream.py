@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from coregw._core import Cid
 from coregw.client.query import encode
 from coregw.client.settings import ClientSettings, ConnectionOptions
 from coregw.client.transport.asynchronous import AsyncTransport
@@ -13,7 +12,7 @@ from coregw.client.transport.exchange import Answer, Call, Sink
 from coregw.client.transport.gateways import Address, Gateways
 from coregw.errors import CoregwError, NotFound, ProofError
 from coregw.messages.payloads import GetBatchRequest, GetPagesRequest
-from coregw.store.origin import RAW
+from coregw.store.protocol import raw_cid
 
 __all__ = ["HttpUpstream"]
 
@@ -91,7 +90,7 @@ class HttpUpstream:
 
     async def payloads(self, multihashes: Sequence[bytes], max_bytes: int) -> bytes:
         """Return the CAR of ``POST /v1/cas/car``. Raises as `get`."""
-        cids = [Cid(RAW + multihash).text for multihash in multihashes]
+        cids = [raw_cid(multihash).text for multihash in multihashes]
         content = encode(GetBatchRequest(cids=cids))
         call = Call("POST", "/v1/cas/car", max_bytes, f"get {len(cids):,} payloads", content=content)
         return (await self._exchange(call)).body

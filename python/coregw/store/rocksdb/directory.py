@@ -25,7 +25,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from coregw.durability import sync_path
+from coregw.durability import replace_durably, sync_path
 from coregw.errors import InvalidInput, StorageFull, StoreDamaged, Unavailable
 from coregw.store.collection import Identity
 from coregw.store.rocksdb.layout import FORMAT_VERSION
@@ -257,15 +257,8 @@ def _require_database(path: Path, *, salvage: bool) -> None:
 
 
 def _write(path: Path, state: State, identity: Identity) -> None:
-    # Write a new file, sync, rename, sync the directory: a power cut leaves either the old marker or the new one.
-    unfinished = path / _UNFINISHED
     text = msgspec.json.encode(_Marker("coregw", FORMAT_VERSION, state, *identity)) + b"\n"
-    with unfinished.open("wb") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path / MARKER)
-    sync_path(path)
+    replace_durably(path / MARKER, text, 0o666)
 
 
 @contextmanager

@@ -138,11 +138,13 @@ impl Hasher {
 }
 
 /// Incremental check of a payload against its CID.
+#[derive(Debug, Clone)]
 pub struct Check {
     cid: Cid,
     state: Checking,
 }
 
+#[derive(Debug, Clone)]
 enum Checking {
     /// How many bytes came, all of them as in the CID; None: another byte came, or too many.
     Identity(Option<usize>),

@@ -310,10 +310,10 @@ impl FolderUpload {
         self.lines(LinesOf::Records(call(|| Recorded::new(attributes, owner))?), size)
     }
 
-    /// Write the cache for the next time to a new file. O(entries).
+    /// Write the cache for the next time to a file. O(entries).
     ///
     /// Args:
-    ///     file: The file, which must not exist.
+    ///     file: The file, which is replaced.
     ///     roots: What `roots` has returned.
     ///     attributes: As for `roots`.
     ///     owner: As for `roots`.
