@@ -286,6 +286,28 @@ def test_the_asyncio_client_copies_too_and_long_answers_are_streamed(
 # --- what is not copied -----------------------------------------------------------------------------------------------
 
 
+def test_no_answer_is_much_longer_than_those_before(
+    source: str, destination: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Short payloads first, so that the sizes of the long ones are not expected."""
+    monkeypatch.setattr("coregw.client.mirror._ANSWER_BYTES", 10_000)
+    sizes = [10] * 70 + [50_000] * 30 + [200_000]
+    payloads = [number.to_bytes(2) + bytes(size) for number, size in enumerate(sizes)]
+    with Client(source, SETTINGS) as client:
+        root = client.create_root({f"{number:03}": cid for number, cid in enumerate(client.put_payloads(payloads))})
+    sent: list[int] = []
+
+    def note(reply: Reply) -> Reply:
+        if reply.path == "/v1/car":
+            sent.append(len(reply.request))
+        return reply
+
+    with lying_gateway(note, destination) as url:
+        assert copy(source, url, root).payloads == len(payloads)
+    assert max(sent) < 201_000
+    assert sum(each > 82_000 for each in sent) == 1  # a payload that is longer by itself
+
+
 def tampered(path: str) -> Callable[[Reply], Reply]:
     """Change one byte in the second half of every answer of a route."""
 

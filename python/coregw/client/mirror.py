@@ -28,7 +28,7 @@ from coregw.client.settings import MIB
 from coregw.client.transport.gateways import Address
 from coregw.concurrency import for_each
 from coregw.durability import NewFile
-from coregw.errors import Conflict, InvalidInput, RecordNotFound, RootNotFound, Unavailable
+from coregw.errors import Conflict, InvalidInput, RecordNotFound, RootNotFound, TooLarge, Unavailable
 from coregw.folders.caches import cache_folder
 from coregw.messages import Change, Endpoint
 from coregw.messages.management import PublishedRecord
@@ -87,11 +87,16 @@ def _cut(changes: list[Change], at_most: int) -> list[list[Change]]:
 _ANSWER_BYTES: Final = 16 * MIB
 """What one answer should have, about."""
 
+_LONGEST_ANSWERS: Final = 8
+"""An answer of more times that size is ended: its payloads are longer than those before, so fewer are requested."""
+
 _FIRST_COUNT: Final = 64
 
 
 async def copy_payloads(source: Side, destination: Side, payloads: Iterable[Cid]) -> int:
     """Copy payloads that the destination does not hold. Memory for some 24 MiB; longer answers go to a temporary file.
+
+    That has at most 128 MiB, or one payload: how many are requested is decided by the size of those before.
 
     Args:
         source: Where they are.
@@ -114,7 +119,13 @@ async def copy_payloads(source: Side, destination: Side, payloads: Iterable[Cid]
     at, count = 0, _FIRST_COUNT
     while at < len(missing):
         part = missing[at : at + count]
-        size = await _copy(source, destination, part)
+        try:
+            size = await _copy(source, destination, part)
+        except TooLarge:
+            if len(part) == 1:
+                raise
+            count = -(-len(part) // _LONGEST_ANSWERS)
+            continue
         at += len(part)
         count = max(1, min(MAX_BATCH_BLOCKS, _ANSWER_BYTES * len(part) // size))
     return len(missing)
@@ -123,7 +134,8 @@ async def copy_payloads(source: Side, destination: Side, payloads: Iterable[Cid]
 async def _copy(source: Side, destination: Side, cids: Sequence[Cid]) -> int:
     """Copy payloads in one answer and one request, and return the size of the CAR."""
     what = f"get {len(cids):,} payloads"
-    with ReceivedPayloads(what, cids, source.settings) as car:
+    most = None if len(cids) == 1 else _LONGEST_ANSWERS * _ANSWER_BYTES
+    with ReceivedPayloads(what, cids, source.settings, most) as car:
         await source.run(_checked(source, car))
         body = car.whole() if car.length <= _ANSWER_BYTES else car
         what = f"send {len(cids):,} payloads"

@@ -64,7 +64,7 @@ class ReceivedPayloads(SpooledBody):
         what: What was requested, for messages.
         requested: The payloads that are requested, at most 4,096.
         settings: The client's settings.
-        size: The sum of their sizes in bytes, if it is known.
+        size: The sum of their sizes in bytes, if it is known, or what it may be at most.
     """
 
     def __init__(self, what: str, requested: Sequence[Cid], settings: ClientSettings, size: int | None = None) -> None:
