@@ -78,6 +78,8 @@ MAY_DEPEND: dict[str, set[str]] = {
 
 # A module is an idea, and a folder does not exist to keep a count low.
 MAX_LINES_OF_MODULE = 700
+# Nearly all lines are signatures and their documentation, as in `_core.pyi`; the second is made of the first.
+FACADES = {"python/coregw/client/aio.py", "python/coregw/client/sync.py"}
 MAX_MODULES_IN_FOLDER = 40
 
 # May only shrink.
@@ -143,7 +145,7 @@ def definitions(path: Path) -> list[ast.ClassDef | ast.FunctionDef | ast.AsyncFu
 
 def test_a_module_is_not_too_long() -> None:
     lines = {str(path.relative_to(TOP)): path.read_text("utf-8").count("\n") for path in sources()}
-    assert {name: count for name, count in lines.items() if count > MAX_LINES_OF_MODULE} == {}
+    assert {name for name, count in lines.items() if count > MAX_LINES_OF_MODULE} == FACADES
 
 
 def test_a_folder_has_not_too_many_modules() -> None:

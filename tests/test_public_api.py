@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import re
 import typing
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 import coregw
 from coregw import errors
+from coregw.client import AsyncPublications, Publications
 from public_surface import PINNED, documented_modules, surface
 from unasync import MADE, made
 
@@ -67,6 +69,37 @@ def test_every_public_module_class_and_function_has_a_docstring() -> None:
             if (inspect.isclass(value) or inspect.isfunction(value)) and not inspect.getdoc(value):
                 undocumented.append(f"{info.name}.{name}")
     assert not undocumented
+
+
+def test_help_shows_no_address_of_a_default() -> None:
+    shown = []
+    for module in map(importlib.import_module, documented_modules()):
+        for name in getattr(module, "__all__", ()):
+            value = getattr(module, name)
+            for member in (value, *(vars(value).values() if inspect.isclass(value) else ())):
+                function = getattr(member, "__func__", member)
+                defaults = inspect.signature(function).parameters.values() if inspect.isfunction(function) else ()
+                shown += [f"{module.__name__}.{name}: {each}" for each in defaults if inspect.isroutine(each.default)]
+    assert shown == []
+
+
+def test_help_of_a_method_of_a_client_is_complete() -> None:
+    """It describes every argument and what is raised, and does not send its reader to what does."""
+    incomplete = []
+    for of in (coregw.Client, coregw.AsyncClient, Publications, AsyncPublications):
+        for name, method in vars(of).items():
+            if name.startswith("_") or not inspect.isroutine(method):
+                continue
+            text = inspect.getdoc(method) or ""
+            sections = {part.partition("\n")[0]: part for part in text.split("\n\n")}
+            described = re.findall(r"(?m)^    (\w+): ", sections.get("Args:", ""))
+            if described != [each for each in inspect.signature(method).parameters if each != "self"]:
+                incomplete.append(f"{of.__name__}.{name}: arguments")
+            if "Raises:" not in sections or "Unavailable: " not in sections["Raises:"]:
+                incomplete.append(f"{of.__name__}.{name}: errors")
+            if re.search(r"[Ss]ee `(?!Client|AsyncClient)", text):
+                incomplete.append(f"{of.__name__}.{name}: a reference")
+    assert incomplete == []
 
 
 def test_type_hints_of_the_whole_interface_can_be_resolved() -> None:

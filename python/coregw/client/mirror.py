@@ -238,30 +238,9 @@ async def mirror(
     bases: Iterable[CidLike] = (),
     payloads: bool = True,
     line: str = "",
-    progress: Callable[[int], None] = lambda count: None,
+    progress: Callable[[int], None] | None = None,
 ) -> Mirrored:
-    """Copy a root, and everything below it, to another gateway. O(differences) from a base, otherwise O(size).
-
-    Everything is proven or compared with its digest before the destination gets it. A copy that is interrupted leaves
-    payloads, whole nested roots and parts of maps, never the root; repeat it, and the source does not send these again.
-
-    Args:
-        source: The gateway or static tree to copy from.
-        destination: The gateway to copy to.
-        root: The root of a map or list.
-        bases: Roots of earlier versions; the first of which the destination has everything is the base. After them come
-            the roots that were copied from this source to this destination last.
-        payloads: Whether payloads are copied, too. Otherwise a root whose tree is held counts as copied.
-        line: Which of the earlier roots are versions of the same: a published name, or nothing.
-        progress: Called with further numbers of bytes that are sent to the destination.
-
-    Raises:
-        InvalidInput: `root` is not a root; roots nest too deep; the destination accepts no writes.
-        RootNotFound, PayloadNotFound: The source does not hold the root, or something below it.
-        ProofError: A side sent something else than what was named; the message has its address.
-        TooLarge: A list has more than `ClientSettings.max_entries` elements.
-        Unavailable: A side does not answer, or the destination lost what it had acknowledged.
-    """
+    """Copy, as `AsyncClient.mirror`, which describes arguments and errors."""
     cid = _root(root)
     if destination.address.is_static:
         raise InvalidInput(f"{destination.address.shown} is a static tree: write it by an export", code="read_only")
@@ -270,7 +249,7 @@ async def mirror(
     copied = recent_roots(source.address, destination.address, memory)
     known += [_Base(Cid(each), is_guess=not line, is_copied=True) for each in copied]
     async with AsyncExitStack() as stack:
-        destination.on_sent = progress
+        destination.on_sent = progress or (lambda count: None)
         copy = _Copy(source, destination, payloads, stack)
         await copy.root(cid, known, 0)
         await copy.check_whole(cid)
@@ -536,32 +515,17 @@ async def mirror_published(
     tokens: tuple[str | None, str | None] = (None, None),
     *,
     payloads: bool = True,
-    progress: Callable[[int], None] = lambda count: None,
-    observed: Callable[[PublishedRecord], PublishedRecord] = lambda record: record,
+    progress: Callable[[int], None] | None = None,
+    observed: Callable[[PublishedRecord], PublishedRecord] | None = None,
 ) -> MirroredName:
-    """Copy the root that is published under a name, by what differs from the versions before.
+    """Copy, as `AsyncClient.mirror_published`, which describes arguments and errors.
 
-    At the destination it is published when all of it is held there, if there is a token; revisions there are counted
-    there. What names a root is what the source says: nothing proves it.
-
-    Args:
-        source: The gateway or static tree to copy from.
-        destination: The gateway to copy to.
-        scope: The scope of the name.
-        name: The name.
-        tokens: The bearer tokens of the source and of the destination; None for a side that needs none.
-        payloads: Whether payloads are copied, too.
-        progress: Called with further numbers of bytes that are sent to the destination.
-        observed: Called with the record of the source in a thread; raises if it contradicts an earlier one.
-
-    Raises:
-        RecordNotFound: Nothing is published under the name.
-        Unauthorized: A token is missing or wrong.
-        Conflict: The name is frozen at the destination, or somebody else publishes under it.
-        CoregwError: As `coregw.client.mirror.mirror`.
+    `tokens` are those of source and destination; `observed` is called with the record of the source in a thread,
+    and raises if it contradicts an earlier one.
     """
     record = await source.run(published(source.settings, scope, name, tokens[0]))
-    await asyncio.to_thread(observed, record)
+    if observed is not None:
+        await asyncio.to_thread(observed, record)
     before = None if tokens[1] is None else await _published(destination, scope, name, tokens[1])
     versions = [before.root if before is not None else None, record.previous_root]
     bases = [root for root in versions if root is not None]

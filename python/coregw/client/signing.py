@@ -26,7 +26,7 @@ def sign_published(
     policy: Policy | None = None,
     token: str | None = None,
     connection: ConnectionOptions | None = None,
-    failed: Callable[[str, CoregwError], None] = lambda witness, error: None,
+    failed: Callable[[str, CoregwError], None] | None = None,
 ) -> VerifiedPublication:
     """Sign the head of a name's log, let witnesses cosign it, and publish it at the gateway.
 
@@ -69,7 +69,8 @@ def sign_published(
             try:
                 note = _cosigned(client, (scope, name), note, witness, known, token, connection)
             except CoregwError as error:
-                failed(witness_name, error)
+                if failed is not None:
+                    failed(witness_name, error)
     if policy is not None:
         policy.verify(note)
     trust.advance(origin, held, note.encode())

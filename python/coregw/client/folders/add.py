@@ -130,7 +130,7 @@ async def add_path(
     exclude: Sequence[str],
     gitignore: bool,
     use_cache: bool,
-    progress: Callable[[int], None],
+    progress: Callable[[int], None] | None,
 ) -> Added:
     """Survey a folder or file and add it, as `coregw.client.AsyncClient.add`, which describes the arguments.
 
@@ -139,7 +139,7 @@ async def add_path(
     level = Recorded(*recorded)
     found = await in_stoppable_thread(survey, path, exclude, gitignore, "add", None)
     cache = UploadCache.of(path, f"{suite} fastcdc 64 KiB") if use_cache else None
-    return await add_folder(client, found, suite, AddProgress(hashed=progress), cache, level)
+    return await add_folder(client, found, suite, AddProgress(hashed=progress or _ignore), cache, level)
 
 
 async def add_folder(

@@ -60,27 +60,7 @@ async def compare_folder(
     gitignore: bool = False,
     as_added: bool = False,
 ) -> ComparedFolder:
-    """Compare a root with a folder or file of this machine. O(bytes of the folder + entries of the root).
-
-    Nested maps are followed. No payload is fetched, except for records of attributes that are too long for the map.
-    Everything that the folder has is compared, as by `coregw.verify_tree`.
-
-    Args:
-        client: The client to list with.
-        root: The root of a folder's map.
-        path: The folder or file.
-        attributes: What is compared beside the bytes, as for `coregw.hash_tree`; by default what the root records, as
-            its records show: owners and extended attributes, too, if it has any.
-        exclude: Patterns of what is left out of the folder, as for `coregw.hash_tree`.
-        gitignore: Whether ``.gitignore`` files count as well; only with `as_added`.
-        as_added: Whether ``.git``, special files, and what patterns in ``.coregwignore`` files exclude, are left out,
-            if the root names those files with the bytes that they have.
-
-    Raises:
-        InvalidInput: `root` is not a map root, its maps contradict each other, or `gitignore` is without `as_added`.
-        OSError: `path` cannot be read.
-        ProofError: A listing is not proven.
-    """
+    """Compare, as `AsyncClient.diff_tree`, which describes arguments and errors."""
     cid = _core.Cid(root)
     if cid.kind != "map" or cid.suite is None:
         raise InvalidInput(f"{cid.text} is not a map root", code="kind_mismatch")

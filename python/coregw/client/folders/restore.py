@@ -225,8 +225,8 @@ async def restore_folder(
     allow_git: bool = False,
     extras: Extras = Extras(),  # noqa: B008 - a tuple
     cache: RestoreCache | None = None,
-    started: Callable[[int | None], None] = lambda total: None,
-    progress: Callable[[int], None] = lambda count: None,
+    started: Callable[[int | None], None] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> Restored:
     """Write the tree of a map root to `destination`.
 
@@ -275,8 +275,8 @@ async def plan_restore(
     links: Links = "inside",
     allow_git: bool = False,
     cache: RestoreCache | None = None,
-    started: Callable[[int | None], None] = lambda total: None,
-    progress: Callable[[int], None] = lambda count: None,
+    started: Callable[[int | None], None] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> RestorePlan:
     """Return what `restore_folder` would do, and change nothing. No payload of a file is fetched.
 
@@ -320,16 +320,16 @@ class _Restore:
         destination: Path,
         choices: _Choices,
         states: FileStates,
-        started: Callable[[int | None], None],
-        progress: Callable[[int], None],
+        started: Callable[[int | None], None] | None,
+        progress: Callable[[int], None] | None,
     ) -> None:
         self._client = client
         self._root = root
         self._destination = destination
         self._choices = choices
         self._states = states
-        self._started = started
-        self._progress = progress
+        self._started = started or (lambda total: None)
+        self._progress = progress or (lambda count: None)
 
     async def fill(self) -> Restored:
         """Write everything to a new or empty folder, at once."""

@@ -412,20 +412,9 @@ class _Upload:
 def put_car(
     settings: ClientSettings, car: bytes | SpooledBody, what: str, sizes: PartSize | None = None
 ) -> Steps[None]:
-    """Send a CAR that was made or checked here to the gateway, which imports all of it or nothing.
+    """Steps of `AsyncClient.put_car`, which describes arguments and errors.
 
-    If a connection does not last for it, it is sent in parts; what was acknowledged is not sent again.
-
-    Args:
-        settings: The client's settings.
-        car: The CAR.
-        what: The call in words, for messages.
-        sizes: How long requests may be, as learned from earlier calls.
-
-    Raises:
-        InvalidInput: The gateway says that it is not a valid CAR.
-        ProofError: The gateway's answer describes something other than this CAR.
-        TooLarge: The CAR exceeds a limit of the gateway.
+    `sizes` is how long requests may be, as learned from earlier calls.
     """
     sizes = sizes or PartSize()
     source = HeldCar(car) if isinstance(car, bytes) else car
@@ -446,25 +435,9 @@ def import_car(
     progress: Advance | None = None,
     sizes: PartSize | None = None,
 ) -> Steps[ImportedCar]:
-    """Send a CAR file to the gateway, which imports all of it or nothing.
+    """Steps of `AsyncClient.import_car`, which describes arguments and errors.
 
-    If a connection does not last for it, a CARv1 is sent in parts: payloads, then trees. What was acknowledged is not
-    sent again, and the gateway keeps it if the import fails.
-
-    Args:
-        settings: The client's settings.
-        path: The file; each attempt to send all of it reads it from the start.
-        name: The file's name in messages; by default its path.
-        progress: Progress callback; see `Advance`.
-        sizes: How long requests may be, as learned from earlier calls.
-
-    Raises:
-        InvalidInput: The file is not a CAR, a block does not have its CID's hash (both found here), or a tree is
-            incomplete (found by the gateway, or here); the message names the block. Or `path` is not a regular file,
-            which can be read again (code ``invalid_path``).
-        OSError: The file can't be read.
-        ProofError: The gateway's answer describes something other than this file.
-        TooLarge: The file exceeds a limit, of this client or of the gateway.
+    `sizes` is how long requests may be, as learned from earlier calls.
     """
     name = str(path) if name is None else name
     sizes = sizes or PartSize()
@@ -491,21 +464,9 @@ def import_car(
 def put_payloads(
     settings: ClientSettings, datas: Iterable[Buffer], codec: str | int = "raw", sizes: PartSize | None = None
 ) -> Steps[list[str]]:
-    """Store payloads in batches and return their CIDs, in order.
+    """Steps of `AsyncClient.put_payloads`, which describes arguments and errors.
 
-    Consumes `datas` lazily, about ``batch_bytes`` ahead. A batch is sent as a CAR that the gateway takes in memory. A
-    payload of at least ``batch_bytes``, or for which such a CAR has no room, is sent on its own.
-
-    Args:
-        settings: The client's settings.
-        datas: The payloads.
-        codec: Their multicodec, by name or number.
-        sizes: How long requests may be, as learned from earlier calls.
-
-    Raises:
-        InvalidInput: The codec is unknown.
-        ProofError: The gateway's answer describes something other than what was sent.
-        TooLarge: A payload has more than ``max_payload_bytes`` bytes, or exceeds a limit of the gateway.
+    `sizes` is how long requests may be, as learned from earlier calls.
     """
     number = _core.codec_code(codec)
     cids: list[str] = []
@@ -552,11 +513,7 @@ def _batches(settings: ClientSettings, datas: Iterable[Buffer], codec: int) -> G
 
 
 def has_payloads(settings: ClientSettings, cids: Iterable[CidLike]) -> Steps[list[bool]]:
-    """Return whether the gateway says that it holds each payload, in order; nothing proves that. O(n).
-
-    Raises:
-        ProofError: The answer does not have one bit for each payload.
-    """
+    """Steps of `AsyncClient.has_payloads`, which describes arguments and errors."""
     parsed = [bytes(_core.Cid(cid)) for cid in cids]
     present: list[bool] = []
     for start in range(0, len(parsed), MAX_HAS_CIDS):
@@ -567,16 +524,7 @@ def has_payloads(settings: ClientSettings, cids: Iterable[CidLike]) -> Steps[lis
 
 
 def held_payloads(settings: ClientSettings, cids: Buffer, count: int) -> Steps[bytes]:
-    """Return which payloads the gateway says that it holds: a bit for each, the lowest one of a byte first.
-
-    Args:
-        settings: The client's settings.
-        cids: Binary CIDs, one after the other.
-        count: Their number, at most 16,384.
-
-    Raises:
-        ProofError: The answer does not have one bit for each payload.
-    """
+    """Steps of `AsyncClient.held_payloads`, which describes arguments and errors."""
     what = f"look up {count} payloads"
     size = -(-count // 8)
     call = Call("POST", "/v1/cas/has", settings.max_result_bytes, what, content=as_bytes(cids), content_type=OCTETS)

@@ -35,15 +35,7 @@ class Difference(NamedTuple):
 
 
 def differences(settings: ClientSettings, a: CidLike, b: CidLike, prefix: PathLike = ()) -> Stream[Difference]:
-    """Yield every difference between two maps at and below `prefix`, in key order, without gaps.
-
-    The cost depends on the number of differences, not on the size of the maps: one request for 1,000 of them.
-
-    Raises:
-        InvalidInput: `a` or `b` is not a map root, or their suites differ (code ``kind_mismatch``).
-        RootNotFound: The gateway says that it does not hold one of them; nothing proves that.
-        ProofError: A page is not proven. Everything yielded before is.
-    """
+    """Steps of `AsyncClient.diff`, which describes arguments and errors."""
     first, second = _map(a), _map(b)
     if first.suite != second.suite:
         raise InvalidInput(
@@ -83,16 +75,7 @@ T = TypeVar("T")
 def folder_differences(
     settings: ClientSettings, a: CidLike, b: CidLike, prefix: PathLike = ()
 ) -> Stream[FolderDifference]:
-    """Yield every difference between two folders at and below `prefix`, in key order, without gaps.
-
-    Like `operations.diff.differences`, and the attributes of both are compared, too. One request more, two for each
-    1,000 differences, and two for each file that is a list in both. Attributes that do not differ are not fetched. If
-    the reserved path of either is bound to something else than a map of attributes, that is a target like any other.
-
-    Raises:
-        InvalidInput: As `differences`, or a record of attributes is invalid.
-        ProofError: A page is not proven. Everything yielded before is.
-    """
+    """Steps of `AsyncClient.diff_folders`, which describes arguments and errors."""
     bound = yield from _next(differences(settings, a, b, ATTRIBUTES_PATH))
     has_attributes = bound is not None and tuple(bound.segments) == ATTRIBUTES_PATH and _are_maps(a, bound)
     known = _records(settings, bound, prefix) if bound is not None and has_attributes else _none()

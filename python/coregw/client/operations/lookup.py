@@ -51,15 +51,7 @@ T = TypeVar("T")
 
 
 def prove(settings: ClientSettings, query: Query[T]) -> Steps[Proven[T]]:
-    """Send a query and verify the answer.
-
-    The 404 of a query that proves absence is verified too; its value has ``present`` False.
-
-    Raises:
-        ProofError: The answer is not proven, or an absence came without its proof.
-        RootNotFound: The gateway says that it does not hold the root; nothing proves that.
-        UnprovenAbsence: Only from a resolve: the gateway says that nothing is found; nothing proves that either.
-    """
+    """Steps of `AsyncClient.query`, which describes arguments and errors."""
     try:
         answer: Answer = yield call_of(settings, query)
     except UnprovenAbsence as absent:
@@ -101,7 +93,7 @@ def verified(query: Query[T], result: bytes) -> T:
 
 
 def key_target(settings: ClientSettings, root: CidLike, path: PathLike) -> Steps[str]:
-    """Return the target of exactly this key of a map. Raises `PathNotFound` for a proven absence."""
+    """Steps of `AsyncClient.read_key`, which describes arguments and errors."""
     query = read_key(root, path)
     proven = yield from prove(settings, query)
     if not proven.value.present or proven.value.target is None:
@@ -110,7 +102,7 @@ def key_target(settings: ClientSettings, root: CidLike, path: PathLike) -> Steps
 
 
 def index_target(settings: ClientSettings, root: CidLike, index: int) -> Steps[str]:
-    """Return the target of a list element. Raises `IndexNotFound` for a list that is proven to be shorter."""
+    """Steps of `AsyncClient.read_index`, which describes arguments and errors."""
     query = read_index(root, index)
     proven = yield from prove(settings, query)
     if not proven.value.present or proven.value.target is None:
@@ -119,7 +111,7 @@ def index_target(settings: ClientSettings, root: CidLike, index: int) -> Steps[s
 
 
 def range_outcome(settings: ClientSettings, root: CidLike, start: int, end: int | None) -> Steps[_core.ReadOutcome]:
-    """Return the elements of a list that intersect a range."""
+    """Steps of `AsyncClient.read_range`, which describes arguments and errors."""
     return (yield from value(settings, read_range(root, start, end)))
 
 
@@ -131,13 +123,7 @@ _MAX_CHARACTERS: Final = 1 << 18
 
 
 def prove_keys(settings: ClientSettings, root: CidLike, paths: Iterable[PathLike]) -> Steps[list[str | None]]:
-    """Return the target of each key of a map, in order; None where the key is proven absent.
-
-    Raises:
-        InvalidInput: A path is empty or malformed, or `root` is not a map.
-        ProofError: The targets are not proven.
-        RootNotFound: The gateway says that it does not hold the root; nothing proves that.
-    """
+    """Steps of `AsyncClient.prove_keys`, which describes arguments and errors."""
     keys = [tuple(segments_of(path)) for path in paths]
     found: dict[tuple[str, ...], str | None] = {}
     for batch in _batches(list(dict.fromkeys(keys))):
@@ -147,14 +133,7 @@ def prove_keys(settings: ClientSettings, root: CidLike, paths: Iterable[PathLike
 
 
 def resolve_many(settings: ClientSettings, root: CidLike, paths: Iterable[PathLike]) -> Steps[list[str | None]]:
-    """Return the proven target of each path of one root, in order; None, unproven, where the gateway finds nothing.
-
-    Paths that are keys of the root's own map cost one multiproof; the others, another request for each 1,000.
-
-    Raises:
-        ProofError: A result is not proven.
-        RootNotFound: The gateway says that it does not hold the root; nothing proves that.
-    """
+    """Steps of `AsyncClient.resolve_many`, which describes arguments and errors."""
     every = [segments_of(path) for path in paths]
     targets: list[str | None] = [None] * len(every)
     if _core.Cid(root).kind == "map":

@@ -25,24 +25,7 @@ __all__ = ["Changes", "apply_changes", "checked_root", "mutate", "update"]
 
 
 def mutate(settings: ClientSettings, root: CidLike, deltas: Sequence[Delta]) -> Steps[MutationReceipt]:
-    """Apply deltas to maps and lists, and derive every result from them and the receipt's transition proofs.
-
-    The base root and its tree stay as they are; the new root is a candidate.
-
-    Args:
-        settings: The client's settings.
-        root: The base root, which the caller trusts.
-        deltas: At least one delta (protocol section 5, *mutate*).
-
-    Returns:
-        The verified receipt. O(changes x depth).
-
-    Raises:
-        InvalidInput: The protocol does not allow these changes.
-        Conflict: A delta does not match the current content; nothing was changed.
-        RootNotFound: The gateway says that it does not hold the base root, or an object of a delta.
-        ProofError: The receipt does not follow from the changes.
-    """
+    """Steps of `AsyncClient.mutate`, which describes arguments and errors."""
     base = _core.Cid(root).text
     what = f"change {base}"
     body = encode(MutationRequest(deltas=list(deltas), prove=True))
@@ -112,21 +95,9 @@ def checked_root(what: str, root: str, kind: str, suite: str | None) -> str:
 def apply_changes(
     settings: ClientSettings, targets: Sequence[Changes], what: str, sizes: PartSize | None = None
 ) -> Steps[None]:
-    """Apply changes: in one mutation, if they are few enough, and the connection lasts for it.
+    """Steps of `AsyncClient.apply_changes`, which describes arguments and errors.
 
-    Otherwise they are applied by several, each of which leaves a root of its own at the gateway. The results are what
-    the gateway says, unless they are expected; nothing else proves them.
-
-    Args:
-        settings: The client's settings; a mutation has at most ``list_changes`` changes of each target.
-        targets: What is changed; of all but the last, only changes that are expected to give a root that is known.
-        what: The call in words, for messages.
-        sizes: How long requests may be, as learned from earlier calls.
-
-    Raises:
-        Conflict: A change does not match the current content, or another root results.
-        RootNotFound: The gateway says that it does not hold a base root, or a root that it has acknowledged.
-        ProofError: A result is not a root of its target's kind and suite, or not the expected one.
+    `sizes` is how long requests may be, as learned from earlier calls.
     """
     sizes = sizes or PartSize()
     while rest := [target for target in targets if target.done < len(target.changes)]:
@@ -169,22 +140,7 @@ def update(
     set: Mapping[str, CidLike],
     remove: Iterable[PathLike] = (),
 ) -> Steps[str]:
-    """Bind and remove paths of one map, whatever their current targets, and return the proven new root.
-
-    Costs a multiproof of the current targets, a request for each 1,000 paths or so, and one mutation.
-
-    Args:
-        settings: The client's settings.
-        root: The map's root, which the caller trusts.
-        set: The new target of each path (text form). A path that has this target already is left out.
-        remove: The paths to remove.
-
-    Raises:
-        InvalidInput: A path or CID is not valid, or a path is named twice.
-        PathNotFound: A path to remove is proven absent.
-        Conflict: The gateway reports a concurrent change, which an honest one can't for an immutable root.
-        ProofError: An answer is not proven.
-    """
+    """Steps of `AsyncClient.update`, which describes arguments and errors."""
     wanted: dict[str, str | None] = {}
     bindings: list[tuple[PathLike, CidLike | None]] = [*set.items(), *((path, None) for path in remove)]
     for path, cid in bindings:

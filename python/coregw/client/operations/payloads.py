@@ -319,13 +319,7 @@ def payload_call(settings: ClientSettings, cid: CidLike, max_bytes: int | None) 
 def put_payload(
     settings: ClientSettings, data: Buffer | Path, codec: str | int = "raw", hash: str = "sha2-256"
 ) -> Steps[str]:
-    """Store a payload, from memory or streamed from a file, and return its CID.
-
-    Raises:
-        InvalidInput: The codec or hash function is unknown.
-        ProofError: The gateway's CID is not the one computed here.
-        TooLarge: The payload has more than ``max_payload_bytes`` bytes.
-    """
+    """Steps of `AsyncClient.put_payload`, which describes arguments and errors."""
     upload = Upload(data, codec, hash, settings.max_payload_bytes)
     params = {"codec": str(_core.codec_code(codec))}
     if hash != "sha2-256":
@@ -345,15 +339,7 @@ def put_payload(
 
 
 def get_payload(settings: ClientSettings, cid: CidLike, max_bytes: int | None = None) -> Steps[bytes]:
-    """Return the bytes of a payload, after comparing their hash with the CID.
-
-    After a truncated answer, only the rest is requested, from any gateway of the client.
-
-    Raises:
-        PayloadNotFound: The gateway says that it does not hold the payload.
-        ProofError: The bytes do not have the CID's hash.
-        TooLarge: The payload has more bytes than `max_bytes`, by default ``max_payload_bytes``.
-    """
+    """Steps of `AsyncClient.get_payload`, which describes arguments and errors."""
     received = Memory()
     call = replace(payload_call(settings, cid, max_bytes), partial=received)
     answer: Answer = yield call
@@ -366,15 +352,7 @@ def get_payload(settings: ClientSettings, cid: CidLike, max_bytes: int | None = 
 
 
 def get_payloads(settings: ClientSettings, receiver: Receiver) -> Steps[None]:
-    """Request the payloads that a receiver wants in one answer, a CAR, and stream that into it; it verifies them.
-
-    After a truncated answer, the rest of the payload in which it ended is requested by its range, then the other
-    payloads that have not come. Payloads that the gateway does not hold are left out; the receiver knows which.
-
-    Raises:
-        ProofError: The answer is not the requested payloads.
-        OSError: A file can't be written.
-    """
+    """Steps of `AsyncClient.get_payloads`, which describes arguments and errors."""
     calls = _Calls(settings, receiver)
     call = calls.next()
     while call is not None:
@@ -414,17 +392,7 @@ class _Calls(Calls):
 
 
 def download(settings: ClientSettings, cid: CidLike, file: BinaryIO, max_bytes: int | None = None) -> Steps[int]:
-    """Stream a payload into an open file, in constant memory, and return its size in bytes.
-
-    After a truncated answer, only the rest is requested, as by `get_payload`.
-
-    The hash is known only at the end: after an exception, discard what was written.
-
-    Raises:
-        PayloadNotFound: The gateway says that it does not hold the payload.
-        ProofError: The bytes do not have the CID's hash.
-        TooLarge: As for `get_payload`.
-    """
+    """Steps of `AsyncClient.download`, which describes arguments and errors."""
     incoming = Download(_core.Cid(cid), file)
     call = replace(payload_call(settings, cid, max_bytes), sink=incoming.restarted, partial=incoming)
     yield call
@@ -437,14 +405,7 @@ def download(settings: ClientSettings, cid: CidLike, file: BinaryIO, max_bytes: 
 
 
 def save_payload(settings: ClientSettings, cid: CidLike, path: Path, max_bytes: int | None = None) -> Steps[int]:
-    """Stream a payload to a new file and return its size in bytes.
-
-    The file appears complete and verified, or not at all.
-
-    Raises:
-        InvalidInput: `path` exists already (code ``invalid_path``).
-        PayloadNotFound, ProofError, TooLarge: As for `download`.
-    """
+    """Steps of `AsyncClient.save_payload`, which describes arguments and errors."""
     with NewFile(path) as new:
         size = yield from download(settings, cid, new.file, max_bytes)
         new.commit()

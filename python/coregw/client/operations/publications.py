@@ -94,20 +94,7 @@ def publish(
 def publish_next(
     settings: ClientSettings, scope: str, name: str, root: CidLike, token: str | None = None
 ) -> Steps[PublishedRecord]:
-    """Publish a root as the revision that follows the newest one, whichever that is.
-
-    It is conditional on the revision that was found, so that a repetition after a lost answer publishes nothing twice.
-
-    Args:
-        settings: The client's settings.
-        scope: The scope of the name.
-        name: The name.
-        root: The CID of a map or list that the gateway holds.
-        token: The bearer token of the gateway's administration routes; None sends the client's own credentials.
-
-    Raises:
-        Conflict: Somebody else publishes under the name at the same time, or it is frozen. Otherwise as `publish`.
-    """
+    """Steps of `AsyncPublications.publish`, which describes arguments and errors."""
     try:
         before = (yield from newest(settings, scope, name, token)).revision
     except RecordNotFound:
@@ -122,14 +109,7 @@ def publish_next(
 
 
 def freeze(settings: ClientSettings, scope: str, name: str, token: str | None = None) -> Steps[PublishedRecord]:
-    """Freeze what is published under a name for good. Idempotent.
-
-    Raises:
-        InvalidInput: `scope` or `name` is malformed.
-        Unauthorized: The token is wrong, or the gateway has no administration routes.
-        RecordNotFound: Nothing is published under the name.
-        ProofError: The answer is not the frozen record of this name.
-    """
+    """Steps of `AsyncPublications.freeze`, which describes arguments and errors."""
     check_names(scope, name)
     path, what = f"{_SCOPES}/{scope}/roots/{name}/freeze", f"freeze {scope}/{name}"
     call = Call("POST", path, settings.max_result_bytes, what, token=token)
@@ -150,19 +130,7 @@ def require_name(call: Call, record: PublishedRecord, scope: str, name: str) -> 
 
 
 def history_of_scope(settings: ClientSettings, scope: str, token: str) -> Stream[PublishedRecord]:
-    """Yield every revision of every name of a scope: names in byte order, the revisions of each oldest first.
-
-    Args:
-        settings: The client's.
-        scope: The scope.
-        token: The bearer token of the gateway's administration routes.
-
-    Raises:
-        InvalidInput: `scope` is malformed.
-        Unauthorized: The token is wrong, or the gateway has no administration routes.
-        ProofError: An answer is malformed, has a record of another name, or its pages are not in order.
-        TooLarge: There are more than `ClientSettings.max_entries` revisions.
-    """
+    """Steps of `AsyncClient.history_of_scope`, which describes arguments and errors."""
     check_names(scope)
     records = f"{_SCOPES}/{scope}/roots"
     left = settings.max_entries
@@ -245,23 +213,9 @@ class VerifiedPublication(NamedTuple):
 def verified(
     settings: ClientSettings, scope: str, name: str, policy: Policy, before: str | None, revision: int | None = None
 ) -> Steps[VerifiedPublication]:
-    """Return a revision of a published name, verified by the name's log. One request, of O(log n) bytes.
+    """Steps of `AsyncPublications.verified`, which describes arguments and errors.
 
-    Args:
-        settings: The client's settings.
-        scope: The scope of the name.
-        name: The name.
-        policy: Whose signatures the log's checkpoints must have.
-        before: The newest checkpoint that was verified before, as a signed note; None for the first time.
-        revision: The revision, from 1; None is the newest one.
-
-    Raises:
-        InvalidInput: `scope` or `name` is malformed, or `revision` is less than 1.
-        TypeError: `revision` is not an int.
-        RecordNotFound: Nothing is published under the name, as the gateway says.
-        ProofError: The gateway has no checkpoint of the name (check ``unsigned``), or one that does not meet the policy
-            (``signature`` or ``witnesses``), is older than the one before (``rollback``) or contradicts it (``fork``;
-            the details have both notes), or the revision is not proven to be in it, or to be its newest one.
+    `before` is the newest checkpoint that was verified before, as a signed note; None for the first time.
     """
     check_names(scope, name)
     if revision is not None:
@@ -308,23 +262,7 @@ def decode_publication(call: Call, answer: Answer) -> PublicationProof | Unsigne
 
 
 def published(settings: ClientSettings, scope: str, name: str, token: str | None = None) -> Steps[PublishedRecord]:
-    """Return what is published under a name, as the gateway says: of a signed name, the newest revision that is signed.
-
-    With a token it is the newest revision in any case, as `newest` returns it, unless the address serves no
-    administration.
-
-    Args:
-        settings: The client's settings.
-        scope: The scope of the name.
-        name: The name.
-        token: The bearer token of the gateway's administration routes.
-
-    Raises:
-        InvalidInput: `scope` or `name` is not 1 to 128 of the characters ``A-Z a-z 0-9 . _ -``, or is ``.`` or ``..``.
-        RecordNotFound: Nothing is published under the name.
-        Unauthorized: The token is wrong.
-        ProofError: The answer is not the record of this name.
-    """
+    """Steps of `AsyncPublications.get`, which describes arguments and errors."""
     if token is not None:
         try:
             return (yield from newest(settings, scope, name, token))

@@ -45,17 +45,9 @@ _ARCS: Final = msgspec.json.Decoder(tuple[str, str])
 def create_root(
     settings: ClientSettings, arcs: Mapping[str, CidLike], suite: str = "sha2-256", parts: PartSize | None = None
 ) -> Steps[str]:
-    """Create the map of `arcs` (path text to CID) and return its root. O(n log n).
+    """Steps of `AsyncClient.create_root`, which describes arguments and errors.
 
-    Args:
-        settings: The client's settings.
-        arcs: The arcs.
-        suite: The suite of the map.
-        parts: How long requests may be, as learned from earlier calls.
-
-    Raises:
-        InvalidInput: A path, CID or suite is not valid.
-        ProofError: The gateway's root is not the one computed here.
+    `parts` is how long requests may be, as learned from earlier calls.
     """
     plain = {path: cid if isinstance(cid, str) else _core.Cid(cid).text for path, cid in arcs.items()}
     document = encode(plain)
@@ -81,12 +73,7 @@ def create_root(
 
 
 def is_complete(settings: ClientSettings, root: CidLike) -> Steps[bool]:
-    """Return whether the gateway says that it holds everything below a root; nothing proves that.
-
-    Raises:
-        InvalidInput: `root` is not a root.
-        ProofError: The answer is about another root.
-    """
+    """Steps of `AsyncClient.is_complete`, which describes arguments and errors."""
     told = yield from completeness(settings, root)
     return told.complete
 
@@ -172,23 +159,9 @@ def build_lines(
     what: str = "create a map",
     parts: PartSize | None = None,
 ) -> Steps[None]:
-    """Send arcs as lines to the gateway, which stores their map whole or not at all. O(n).
+    """Steps of `AsyncClient.build_lines`, which describes arguments and errors.
 
-    If a connection does not last for them, the first ones make a map, to which mutations add the others: each leaves a
-    root of its own at the gateway, and what it has acknowledged is not sent again.
-
-    Args:
-        settings: The client's settings.
-        lines: Called for each attempt with a number of bytes; iterates over chunks of whole lines of about that size,
-            always the same for the same number.
-        root: The root, computed here.
-        suite: The suite of the map.
-        what: The call in words, for messages.
-        parts: How long requests may be, as learned from earlier calls.
-
-    Raises:
-        ProofError: The gateway's root is another.
-        TooLarge: The arcs exceed a limit of the gateway.
+    `parts` is how long requests may be, as learned from earlier calls. `what` is the call in words, for messages.
     """
     parts = parts or PartSize()
     for _ in range(_ATTEMPTS):
@@ -222,15 +195,9 @@ def _first_lines(
 def build_sorted(
     settings: ClientSettings, sorter: _core.ArcSorter, suite: str = "sha2-256", parts: PartSize | None = None
 ) -> Steps[str]:
-    """Send sorted arcs to the gateway as `build_lines` does, and return the root of their map. O(n).
+    """Steps of `AsyncClient.build_sorted`, which describes arguments and errors.
 
-    The gateway answers when the map is stored, about 3 microseconds for each arc after the last byte. Until then it is
-    silent, for which `ClientSettings.stream_bytes_per_second` allows 20 times as long.
-
-    Raises:
-        InvalidInput: Two arcs have the same path (the message names it), or the suite is unknown.
-        ProofError: The gateway's root is not the one computed here.
-        TooLarge: The arcs exceed a limit of the gateway.
+    `parts` is how long requests may be, as learned from earlier calls.
     """
     expected = sorter.root(suite)
     yield from build_lines(settings, sorter.lines, expected, suite, f"create a root of {sorter.arcs} arcs", parts)
@@ -246,19 +213,9 @@ def create_list(
     base: CidLike | None = None,
     parts: PartSize | None = None,
 ) -> Steps[str]:
-    """Create a list by list deltas and return its root. O(n).
+    """Steps of `AsyncClient.create_list`, which describes arguments and errors.
 
-    Args:
-        settings: The client's settings; one mutation holds at most ``list_changes`` elements.
-        elements: The targets, in order.
-        sizes: The measure of each element, at least 1; by default 1 each.
-        suite: The suite of the list; ignored if `base` is given.
-        base: A map root to start the mutations from; the list gets its suite. By default the empty map, created first.
-        parts: How long requests may be, as learned from earlier calls.
-
-    Raises:
-        InvalidInput: A CID, size, suite or the base is not valid.
-        ProofError: The gateway's root is not the one computed here.
+    `parts` is how long requests may be, as learned from earlier calls.
     """
     targets = [cid if isinstance(cid, str) else _core.Cid(cid).text for cid in elements]
     measures = [1] * len(targets) if sizes is None else list(sizes)

@@ -59,7 +59,7 @@ class Leaf(NamedTuple):
 
 
 def entries(settings: ClientSettings, root: CidLike, prefix: PathLike = ()) -> Stream[Leaf]:
-    """Yield every entry of one map at and below `prefix`, in key order. Nested maps are entries, and not followed."""
+    """Steps of `AsyncClient.entries`, which describes arguments and errors."""
     after: list[str] | None = None
     while True:
         page = yield from value(settings, scan(root, prefix, after, PAGE_ENTRIES))
@@ -71,15 +71,7 @@ def entries(settings: ClientSettings, root: CidLike, prefix: PathLike = ()) -> S
 
 
 def walk(settings: ClientSettings, root: CidLike, prefix: PathLike = ()) -> Stream[Leaf]:
-    """Yield every payload and list of a tree at and below `prefix`. Nested maps are followed, each after its parent.
-
-    What a folder records of its paths (``.coregw/attributes``, protocol section 7) is no file of it, and is not
-    followed, unless `prefix` leads there.
-
-    Raises:
-        InvalidInput: Maps nest deeper than ``max_nesting``.
-        TooLarge: There are more than ``max_entries`` entries, nested maps included.
-    """
+    """Steps of `AsyncClient.walk`, which describes arguments and errors."""
     count = 0
     pending: list[tuple[list[str], str, list[str], int]] = [([], _core.Cid(root).text, segments_of(prefix), 0)]
     while pending:
@@ -103,15 +95,7 @@ def walk(settings: ClientSettings, root: CidLike, prefix: PathLike = ()) -> Stre
 
 
 def locate(settings: ClientSettings, root: CidLike, path: PathLike) -> Steps[tuple[str, list[str]]]:
-    """Return what to list for `path`: a CID, and if that is a map, the prefix inside it (empty for the whole map).
-
-    A resolve finds targets, not directories. So every split of the path is tried: a prefix that resolves to a nested
-    map, from none to all segments, and the rest as a directory in that map.
-
-    Raises:
-        PathNotFound: No split of the path leads to anything; see `coregw.client.operations.lookup`.
-        ProofError: The gateway found nothing, but its own proofs show that there is something.
-    """
+    """Steps of `AsyncClient.locate`, which describes arguments and errors."""
     segments = segments_of(path)
     for cut in range(len(segments) + 1):
         rest = segments[cut:]
@@ -134,11 +118,7 @@ def locate(settings: ClientSettings, root: CidLike, path: PathLike) -> Steps[tup
 
 
 def children(settings: ClientSettings, root: CidLike, prefix: PathLike = ()) -> Stream[Entry]:
-    """Yield one level of a map, in key order, without gaps.
-
-    If the prefix is itself an entry, it comes first, under its last segment. A directory larger than a page is skipped
-    by seeking past it, so the cost is one request for 1,000 entries and two more for each such directory.
-    """
+    """Steps of `AsyncClient.children`, which describes arguments and errors."""
     base = segments_of(prefix)
     after: list[str] | None = None
     directory: str | None = None
@@ -178,7 +158,7 @@ def _past_directory(directory: Sequence[str]) -> list[str]:
 
 
 def list_size(settings: ClientSettings, target: CidLike) -> Steps[int]:
-    """Return the proven sum of a list's measures: its size in bytes, if the list is a file. One request."""
+    """Steps of `AsyncClient.list_size`, which describes arguments and errors."""
     outcome = yield from value(settings, read_range(target, 0, 0))
     if outcome.total_size is None:
         raise ProofError(f"{_core.Cid(target).text}: the answer has no total size", check="total_size")
@@ -188,17 +168,7 @@ def list_size(settings: ClientSettings, target: CidLike) -> Steps[int]:
 def list_elements(
     settings: ClientSettings, target: CidLike, limit: Callable[[int, int], int] | None = None
 ) -> Steps[list[tuple[str, int]]]:
-    """Return the payloads of a file that is a list, with their sizes. One request for about 8,000 of them.
-
-    Args:
-        settings: The client's settings.
-        target: The list.
-        limit: As for `list_targets`.
-
-    Raises:
-        InvalidInput: An element is not a payload (code ``kind_mismatch``).
-        TooLarge: As `list_targets`.
-    """
+    """Steps of `AsyncClient.list_elements`, which describes arguments and errors."""
     elements = yield from list_targets(settings, target, limit)
     position = 0
     for element, size in elements:
@@ -239,13 +209,7 @@ def list_targets(
 
 
 def contents(settings: ClientSettings, target: CidLike) -> Stream[bytes]:
-    """Yield the verified bytes of a file: a payload in one chunk, a measured list in one chunk per element.
-
-    Raises:
-        InvalidInput: The target is not a file: a map, or a list whose measures are not the sizes of its payloads
-            (code ``kind_mismatch``).
-        ProofError: A chunk is not proven.
-    """
+    """Steps of `AsyncClient.contents`, which describes arguments and errors."""
     cid = _core.Cid(target)
     if cid.kind == "map":
         raise InvalidInput(f"{cid.text} is a map, not a file", code="kind_mismatch")

@@ -44,7 +44,7 @@ class CheckedTree:
     findings: list[str] = field(default_factory=list)
 
 
-async def check_static(place: Path | str, progress: Callable[[int], None] = lambda count: None) -> CheckedTree:
+async def check_static(place: Path | str, progress: Callable[[int], None] | None = None) -> CheckedTree:
     """Check a static tree: each object has the digest in its name, and each page has all that it leads to.
 
     If every page has what it leads to, every root is complete. O(bytes), memory for all names (about 150 bytes each).
@@ -74,9 +74,9 @@ async def check_static(place: Path | str, progress: Callable[[int], None] = lamb
 
 
 class _Check:
-    def __init__(self, tree: StaticTree, progress: Callable[[int], None], has_payloads: bool) -> None:
+    def __init__(self, tree: StaticTree, progress: Callable[[int], None] | None, has_payloads: bool) -> None:
         self._tree = tree
-        self._progress = progress
+        self._progress = progress or (lambda count: None)
         self._has_payloads = has_payloads
         self._there: set[str] = set()
         """The paths of all pages, roots and payloads."""

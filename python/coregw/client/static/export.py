@@ -173,7 +173,7 @@ async def export_static(
     explorer: bool = False,
     settings: ClientSettings | None = None,
     connection: ConnectionOptions | None = None,
-    progress: Callable[[int], None] = lambda count: None,
+    progress: Callable[[int], None] | None = None,
 ) -> Exported:
     """Write a root, and everything below it, to a static tree (docs/protocol.md, section 8). O(what is not there yet).
 
@@ -219,11 +219,13 @@ async def export_static(
 class _Export:
     """One export. `root` visits what is missing, depth first."""
 
-    def __init__(self, store: OriginStore, tree: StaticTree, max_nesting: int, progress: Callable[[int], None]) -> None:
+    def __init__(
+        self, store: OriginStore, tree: StaticTree, max_nesting: int, progress: Callable[[int], None] | None
+    ) -> None:
         self._store = store
         self._tree = tree
         self._max_nesting = max_nesting
-        self._progress = progress
+        self._progress = progress or (lambda count: None)
         self._payload_copier = PayloadCopier(store, tree, self._count_payload)
         self._seen: set[bytes] = set()
         """If the tree may have gaps: the digests, roots and multihashes of which everything is there."""
