@@ -137,7 +137,7 @@ async def test_objects_of_an_upstream_are_continued() -> None:
         assert await upstream.download("/payload", begun)
         await upstream.aclose()
         assert [file.getvalue() for file in files] == [DATA]
-        assert len(DATA) == upstream.received <= cutting.sent < 2 * len(DATA)
+        assert len(DATA) == upstream.traffic.received <= cutting.sent < 2 * len(DATA)
     assert len(cutting.starts) > 1
 
 

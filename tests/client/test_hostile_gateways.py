@@ -9,8 +9,7 @@ import struct
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Generator
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 
 import pytest
@@ -20,8 +19,10 @@ from car_files import block, cid, header
 from client_calls import Call, both_clients
 from coregw.client import ClientSettings
 from coregw.client.files import CHUNK_BYTES, Upload
-from coregw.client.transport.exchange import Attempt, Body, Memory
+from coregw.client.transport.exchange import Attempt, Memory
 from coregw.client.transport.exchange import Call as HttpCall
+from coregw.client.transport.gateways import Target
+from coregw.client.transport.handle import Handle
 from coregw.errors import ProofError, TooLarge, Unavailable
 from gateways import aborted, read_head, scripted_gateway
 
@@ -79,15 +80,20 @@ def answering_early(reply: object, closed: threading.Event) -> Callable[[socket.
 def closed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """An event that the clients wait for before they send the second chunk of a streamed body."""
     event = threading.Event()
-    real = Attempt.chunks
+    real = Handle.begin
 
-    def paused(attempt: Attempt, body: Body) -> Generator[bytes, None, None]:
-        for number, chunk in enumerate(real(attempt, body)):
+    def paused(chunks: Iterable[bytes]) -> Generator[bytes, None, None]:
+        for number, chunk in enumerate(chunks):
             if number == 1:
                 event.wait(20)
             yield chunk
 
-    monkeypatch.setattr(Attempt, "chunks", paused)
+    def begin(handle: Handle, target: Target, call: HttpCall, attempt: Attempt) -> None:
+        real(handle, target, call, attempt)
+        if handle.chunks is not None:
+            handle.chunks = paused(handle.chunks)
+
+    monkeypatch.setattr(Handle, "begin", begin)
     return event
 
 
@@ -120,13 +126,13 @@ def test_only_an_attempt_that_sent_all_chunks_may_succeed(tmp_path: Path) -> Non
     upload = Upload(tmp_path / "data", "raw", "sha2-256", len(DATA))
     call = HttpCall("POST", "/v1/cas", 100, "put", content=upload)
     complete, partial = Attempt(call, ONCE), Attempt(call, ONCE)
-    assert b"".join(complete.chunks(upload)) == DATA
+    for chunk in (*upload.chunks(), None):
+        complete.sent(chunk)
     complete.start(201, {})
-    with closing(partial.chunks(upload)) as chunks:
-        next(chunks)
-        partial.start(413, {})  # an error may come early
-        with pytest.raises(ProofError, match="answered before everything was sent"):
-            partial.start(201, {})
+    partial.sent(DATA[:CHUNK_BYTES])
+    partial.start(413, {})  # an error may come early
+    with pytest.raises(ProofError, match="answered before everything was sent"):
+        partial.start(201, {})
 
 
 def forever(head: bytes, drop: bytes) -> Callable[[socket.socket], None]:

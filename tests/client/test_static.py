@@ -112,18 +112,17 @@ def _car(client: Client, root: str, folder: Path, *, payloads: bool) -> bytes:
 def recorded(client: Client) -> Iterator[list[tuple[str, str, bytes]]]:
     """Record each call of a client: path, the code of its error if any, and the body of the answer or the error."""
     calls: list[tuple[str, str, bytes]] = []
-    inner = client._transport.exchange
+    inner = client._transport.outcome
 
-    def exchange(call: Call) -> Answer:
-        try:
-            answer = inner(call)
-        except CoregwError as error:
-            calls.append((call.path, error.code, f"{type(error)} {error.message} {error.details!r}".encode()))
-            raise
-        calls.append((call.path, "", answer.body))
-        return answer
+    def outcome(call: Call) -> Answer | CoregwError:
+        found = inner(call)
+        if isinstance(found, CoregwError):
+            calls.append((call.path, found.code, f"{type(found)} {found.message} {found.details!r}".encode()))
+        else:
+            calls.append((call.path, "", found.body))
+        return found
 
-    client._transport.exchange = exchange  # type: ignore[method-assign]
+    client._transport.outcome = outcome  # type: ignore[method-assign]
     yield calls
 
 

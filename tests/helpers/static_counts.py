@@ -137,7 +137,7 @@ def _cost(
     """The requests and KiB of one operation."""
 
     def counts() -> tuple[int, int]:
-        return sum(each.requests for each in upstreams), sum(each.received for each in upstreams)
+        return sum(each.traffic.requests for each in upstreams), sum(each.traffic.received for each in upstreams)
 
     requests, received = counts()
     run(client, number)

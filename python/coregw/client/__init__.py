@@ -1,7 +1,7 @@
 """Clients that verify every answer: `Client` (blocking) and `AsyncClient`. The gateway need not be trusted.
 
-``query`` holds the queries with their verifiers, ``operations`` what both clients send and check, ``exchange`` and
-``transport`` the HTTP side, ``folders`` whole folders. Which roots to trust is the caller's decision.
+``query`` holds the queries with their verifiers, ``operations`` what both clients send and check, ``transport`` the
+HTTP side, ``folders`` whole folders. Which roots to trust is the caller's decision.
 
 The names are imported on first use, so that a blocking client loads no asyncio.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from types import TracebackType
@@ -18,10 +17,10 @@ from coregw.concurrency import in_thread
 from coregw.errors import CoregwError, ProofError
 
 if TYPE_CHECKING:
-    from coregw.client.static.transport import StaticTransport
+    from coregw.client.static.transport import EngineTransport
     from coregw.trust.store import TrustStore
 
-__all__ = ["AsyncDriver", "Outcome", "on_loop", "run", "stream"]
+__all__ = ["AsyncDriver", "Outcome", "on_loop", "run", "run_in_workers", "stream"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -90,7 +89,7 @@ async def on_loop(work: Callable[[*Ts], Coroutine[Any, Any, T]], *clients: *Ts) 
 class AsyncDriver(ClientBase):
     """What an asyncio client is without its methods: addresses, connections, and what exchanges calls over them."""
 
-    _transport: AsyncTransport | StaticTransport
+    _transport: AsyncTransport | EngineTransport
 
     def __init__(
         self,
@@ -123,37 +122,21 @@ class AsyncDriver(ClientBase):
         return self._run(steps)
 
     def _run(self, steps: Steps[T]) -> Coroutine[None, None, T]:
-        return run(steps, self._outcome, self._transport.gateways.refused)
+        return run(steps, self._transport.outcome, self._transport.gateways.refused)
 
-    def _run_in_workers(
-        self, steps: Steps[T], around: Callable[[Outcome], Outcome] = lambda outcome: outcome
-    ) -> Coroutine[None, None, T]:
-        return run_in_workers(steps, around(self._outcome), self._transport.gateways.refused)
+    def _run_in_workers(self, steps: Steps[T]) -> Coroutine[None, None, T]:
+        return run_in_workers(steps, self._transport.outcome, self._transport.gateways.refused)
 
     def _stream(self, steps: Stream[T]) -> AsyncGenerator[T, None]:
-        return stream(steps, self._outcome, self._transport.gateways.refused)
-
-    async def _outcome(self, call: Call) -> Answer | CoregwError:
-        retries = self._transport.retries()
-        while True:
-            try:
-                return await self._transport.exchange(call)
-            except CoregwError as error:
-                wait = retries.wait_seconds(error, call.done)
-                if wait is None:
-                    return error
-                if (rest := call.again(error)) is None:
-                    return Answer(200, b"")
-                call = rest
-            await asyncio.sleep(wait)
+        return stream(steps, self._transport.outcome, self._transport.gateways.refused)
 
 
 def _transport(
     addresses: Sequence[Address], settings: ClientSettings, connection: ConnectionOptions, gateways: Gateways | None
-) -> AsyncTransport | StaticTransport:
+) -> AsyncTransport | EngineTransport:
     """Return what answers calls: gateways over HTTP, or an engine in this process over a static tree."""
     if not addresses[0].is_static:
         return AsyncTransport(gateways or Gateways(addresses, settings, connection), settings)
-    from coregw.client.static.transport import StaticTransport  # noqa: PLC0415 - few programs need it
+    from coregw.client.static.transport import static_transport  # noqa: PLC0415 - few programs need it
 
-    return StaticTransport(addresses[0], settings, connection)
+    return static_transport(addresses[0], settings, connection)

@@ -249,7 +249,7 @@ async def mirror(
     copied = recent_roots(source.address, destination.address, memory)
     known += [_Base(Cid(each), is_guess=not line, is_copied=True) for each in copied]
     async with AsyncExitStack() as stack:
-        destination.on_sent = progress or (lambda count: None)
+        destination.traffic.on_sent = progress or (lambda count: None)
         copy = _Copy(source, destination, payloads, stack)
         await copy.root(cid, known, 0)
         await copy.check_whole(cid)
@@ -300,8 +300,8 @@ class _Copy:
 
     def counted(self) -> Mirrored:
         """Return what was done, with the bytes of both sides."""
-        self._done.sent = self._destination.sent
-        self._done.received = self._source.received + (0 if self._reader is None else self._reader.received)
+        self._done.sent = self._destination.traffic.sent
+        self._done.received = self._source.traffic.received + (0 if self._reader is None else self._reader.received)
         return self._done
 
     async def check_whole(self, cid: Cid) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -14,9 +13,7 @@ from coregw.client.driver import ClientBase
 from coregw.client.operations.steps import Steps, Stream, StreamItem, resume
 from coregw.client.settings import DEFAULT_GATEWAY, ClientSettings, ConnectionOptions
 from coregw.client.transport.blocking import BlockingTransport
-from coregw.client.transport.exchange import Answer, Call
 from coregw.client.transport.gateways import Address, Gateways, parse_addresses
-from coregw.errors import CoregwError
 
 if TYPE_CHECKING:
     from coregw.client.static.transport import BlockingStaticTransport
@@ -89,7 +86,7 @@ class BlockingDriver(ClientBase):
         try:
             call = next(steps)
             while True:
-                call = resume(steps, self._outcome(call), self._transport.gateways.refused)
+                call = resume(steps, self._transport.outcome(call), self._transport.gateways.refused)
         except StopIteration as stop:
             value: T = stop.value
             return value
@@ -104,25 +101,11 @@ class BlockingDriver(ClientBase):
                     yield item.value
                     item = next(steps)
                 else:
-                    item = resume(steps, self._outcome(item), self._transport.gateways.refused)
+                    item = resume(steps, self._transport.outcome(item), self._transport.gateways.refused)
         except StopIteration:
             return
         finally:
             steps.close()
-
-    def _outcome(self, call: Call) -> Answer | CoregwError:
-        retries = self._transport.retries()
-        while True:
-            try:
-                return self._transport.exchange(call)
-            except CoregwError as error:
-                wait = retries.wait_seconds(error, call.done)
-                if wait is None:
-                    return error
-                if (rest := call.again(error)) is None:
-                    return Answer(200, b"")
-                call = rest
-            time.sleep(wait)
 
 
 def _transport(

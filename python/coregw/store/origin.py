@@ -75,14 +75,6 @@ class Upstream(Protocol):
         """The address that paths are below, for messages; without credentials."""
 
     @property
-    def requests(self) -> int:
-        """The number of requests sent."""
-
-    @property
-    def received(self) -> int:
-        """The number of bytes of the bodies received."""
-
-    @property
     def has_batches(self) -> bool:
         """Whether it answers `pages` and `payloads`, as gateways do and static trees do not."""
 

@@ -212,7 +212,7 @@ async def export_static(
                 await tree.put(explorer_files())
             if name is not None:
                 export.done.record = await _publish(tree, *name, cid.text)
-        export.done.requests, export.done.received = upstream.requests, upstream.received
+        export.done.requests, export.done.received = upstream.traffic.requests, upstream.traffic.received
     return export.done
 
 

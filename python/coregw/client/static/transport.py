@@ -1,7 +1,6 @@
-"""Answers to a client from a static tree, without a gateway.
+"""Answers to calls by the engine of a gateway in this process, over a store that reads a static tree or gateways.
 
-A call is served by the engine of the gateway, over a store that reads the tree. Answers, and errors with their codes,
-are those of a gateway byte for byte, and the client verifies them like any other.
+Answers, and errors with their codes, are those of a gateway byte for byte, and the client verifies them like any other.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import re
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, aclosing
-from dataclasses import replace
 from functools import partial
 from typing import IO, Final
 
@@ -22,7 +20,7 @@ from coregw import _core
 from coregw.client.settings import MIB, ClientSettings, ConnectionOptions
 from coregw.client.static.upstream import HttpUpstream
 from coregw.client.transport.exchange import OCTETS, Answer, Attempt, Call, error_from
-from coregw.client.transport.gateways import Address, Gateways, Retries, watch_forks
+from coregw.client.transport.gateways import Address, Gateways, watch_forks
 from coregw.concurrency import EventLoopThread
 from coregw.engine import Engine
 from coregw.errors import (
@@ -40,7 +38,7 @@ from coregw.messages import ErrorBody, encode
 from coregw.messages.common import NAME
 from coregw.store.origin import OriginStore
 
-__all__ = ["BlockingStaticTransport", "StaticTransport"]
+__all__ = ["BlockingStaticTransport", "EngineTransport", "static_transport"]
 
 _CACHE_BYTES: Final = 64 * MIB
 
@@ -61,26 +59,38 @@ _PUBLICATION: Final = re.compile(rf"/v1/publications/({NAME})/({NAME})")
 _MAX_RECORD_BYTES: Final = 4096
 
 
-class StaticTransport:
-    """Answers the calls of an asynchronous client. For the tasks of one event loop.
+def static_transport(address: Address, settings: ClientSettings, connection: ConnectionOptions) -> EngineTransport:
+    """Return what answers the calls of an asyncio client from a static tree.
 
     Args:
         address: The static tree.
         settings: The client's settings. Its retries are made for each object.
         connection: How the tree's server is reached.
+    """
+    upstream = HttpUpstream(address, settings, connection)
+    store = OriginStore(upstream, requests_at_once=settings.connections)
+    return EngineTransport(upstream, store, settings)
+
+
+class EngineTransport:
+    """Answers calls by an engine. For the tasks of one event loop.
+
+    Args:
+        upstream: Where published records are, and what messages name.
+        store: Where trees and payloads are read.
+        settings: The client's settings.
 
     Attributes:
-        gateways: The tree as the one gateway of a list.
-        upstream: Counts what is requested of the tree.
+        gateways: The upstream as the one gateway of a list.
+        upstream: Counts what is requested of it.
     """
 
-    def __init__(self, address: Address, settings: ClientSettings, connection: ConnectionOptions) -> None:
-        self._address = address
+    def __init__(self, upstream: HttpUpstream, store: OriginStore, settings: ClientSettings) -> None:
         self._settings = settings
-        self.upstream: Final = HttpUpstream(address, settings, connection)
-        self.gateways: Final = self.upstream.gateways
-        self._store = OriginStore(self.upstream, requests_at_once=settings.connections)
-        self._engine = Engine(self._store, cache_bytes=_CACHE_BYTES, operation_seconds=settings.answer_seconds)
+        self.upstream: Final = upstream
+        self.gateways: Final = upstream.gateways
+        self._store = store
+        self._engine = Engine(store, cache_bytes=_CACHE_BYTES, operation_seconds=settings.answer_seconds)
         self._posts: Mapping[str, Callable[[bytes], Awaitable[bytes]]] = {
             "/v1/resolve": self._engine.resolve,
             "/v1/resolve/batch": self._engine.resolve_batch,
@@ -93,18 +103,18 @@ class StaticTransport:
             "/v1/map-proof": partial(self._engine.map_proof, bare=True),
         }
 
-    def retries(self) -> Retries:
-        """Return the retries of one call: none, since each object that it needs was requested repeatedly."""
-        return Retries(replace(self._settings, attempts=1), self.gateways)
+    async def outcome(self, call: Call) -> Answer | CoregwError:
+        """Return the answer to a call, or the error that a gateway would send.
 
-    async def exchange(self, call: Call) -> Answer:
-        """Answer a call.
-
-        Raises:
-            ProofError: An object of the tree is not what its name says; the message has its URL.
-            CoregwError: As a gateway's error with the same code.
-            Unavailable: The tree could not be read.
+        It is a `ProofError` with the URL of an object that is not what its name says, and `Unavailable` if one could
+        not be read, after all retries.
         """
+        try:
+            return await self._answer(call)
+        except CoregwError as error:
+            return error
+
+    async def _answer(self, call: Call) -> Answer:
         attempt = Attempt(call, self._settings)
         async with aclosing(self._parts(call)) as parts:
             part = await self._next(call, parts)
@@ -125,7 +135,7 @@ class StaticTransport:
         except UpstreamDamaged as error:
             raise ProofError(f"{call.what}: {error.message}", check="digest") from None
         except StoreDamaged as error:
-            raise StoreDamaged(f"{call.what}: {self._address.shown}: {error.message}") from None
+            raise StoreDamaged(f"{call.what}: {self.upstream.address.shown}: {error.message}") from None
         except (Unavailable, ProofError):
             raise
         except CoregwError as error:
@@ -157,7 +167,7 @@ class StaticTransport:
         elif call.method == "GET" and (found := _PUBLICATION.fullmatch(path)):  # a static tree has no signed logs
             yield b'{"record":' + await self._record(*found.groups()) + b',"status":"unsigned"}'
         else:
-            raise InvalidInput(f"{self._address.shown} is a static tree, which is only read", code="read_only")
+            raise InvalidInput(f"{self.upstream.address.shown} is a static tree, which is only read", code="read_only")
 
     async def _record(self, scope: str, name: str) -> bytes:
         record = await self.upstream.get(f"/admin/v1/scopes/{scope}/roots/{name}", _MAX_RECORD_BYTES)
@@ -238,10 +248,10 @@ class BlockingStaticTransport:
         self._connection = connection
         self._lock = threading.Lock()
         self._opened = ExitStack()
-        self._running: tuple[EventLoopThread, StaticTransport] | None = self._start()
+        self._running: tuple[EventLoopThread, EngineTransport] | None = self._start()
         watch_forks(self)
 
-    def _start(self) -> tuple[EventLoopThread, StaticTransport]:
+    def _start(self) -> tuple[EventLoopThread, EngineTransport]:
         try:
             thread = self._opened.enter_context(EventLoopThread())
             transport = thread.call(self._connect())
@@ -251,11 +261,11 @@ class BlockingStaticTransport:
             raise
         return thread, transport
 
-    async def _connect(self) -> StaticTransport:
+    async def _connect(self) -> EngineTransport:
         """Return a transport for the tasks of the event loop that runs this."""
-        return StaticTransport(self._address, self._settings, self._connection)
+        return static_transport(self._address, self._settings, self._connection)
 
-    def _started(self) -> tuple[EventLoopThread, StaticTransport]:
+    def _started(self) -> tuple[EventLoopThread, EngineTransport]:
         running = self._running
         if running is None:
             with self._lock:
@@ -273,14 +283,10 @@ class BlockingStaticTransport:
         """The tree as the one gateway of a list."""
         return self._started()[1].gateways
 
-    def retries(self) -> Retries:
-        """Return the retries of one call; see `StaticTransport.retries`."""
-        return self._started()[1].retries()
-
-    def exchange(self, call: Call) -> Answer:
-        """Answer a call; see `StaticTransport.exchange`. Sinks are called in the other thread."""
+    def outcome(self, call: Call) -> Answer | CoregwError:
+        """Return the answer to a call, or its error; see `EngineTransport.outcome`. Sinks run in the other thread."""
         thread, transport = self._started()
-        return thread.call(transport.exchange(call))
+        return thread.call(transport.outcome(call))
 
     def close(self) -> None:
         """Close the connections and end the thread. Idempotent."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
 
 from coregw.client.query import encode
 from coregw.client.settings import ClientSettings, ConnectionOptions
 from coregw.client.transport.asynchronous import AsyncTransport
-from coregw.client.transport.exchange import Answer, Call, Sink
+from coregw.client.transport.exchange import Answer, Call, Sink, Traffic
 from coregw.client.transport.gateways import Address, Gateways
 from coregw.errors import CoregwError, NotFound, ProofError
 from coregw.messages.payloads import GetBatchRequest, GetPagesRequest
@@ -26,28 +28,27 @@ class HttpUpstream:
         connection: How it is reached.
 
     Attributes:
+        address: Where it is.
         gateways: The upstream as the one of a list.
-        requests: The number of requests sent.
-        received: The number of bytes of the bodies received.
+        traffic: Counts what is requested of it.
     """
 
     def __init__(self, address: Address, settings: ClientSettings, connection: ConnectionOptions | None = None) -> None:
-        self._address = address
+        self.address = address
         self._settings = settings
         self.gateways = Gateways([address], settings, connection or ConnectionOptions())
         self._transport = AsyncTransport(self.gateways, settings)
-        self.requests = 0
-        self.received = 0
+        self.traffic: Final = Traffic()
 
     @property
     def url(self) -> str:
         """The address without credentials."""
-        return self._address.url
+        return self.address.url
 
     @property
     def has_batches(self) -> bool:
         """Whether it is a gateway, which sends many objects in one answer."""
-        return not self._address.is_static
+        return not self.address.is_static
 
     async def get(self, path: str, max_bytes: int) -> bytes | None:
         """Return the bytes of an object, None for a 404.
@@ -64,7 +65,7 @@ class HttpUpstream:
 
         A truncated answer is continued. `sink` is called once for each one that starts over.
         """
-        incoming = _Object(self, sink)
+        incoming = _Object(sink)
         limit = self._settings.max_payload_bytes
         call = Call("GET", path, limit, f"get {path}", sink=incoming.restarted, partial=incoming)
         return await self._found(call) is not None
@@ -86,46 +87,37 @@ class HttpUpstream:
         """Return the CAR of ``POST /v1/pages/car``. Raises as `get`."""
         content = encode(GetPagesRequest(pages=[digest.hex() for digest in digests]))
         call = Call("POST", "/v1/pages/car", max_bytes, f"get {len(digests):,} pages", content=content)
-        return (await self._exchange(call)).body
+        return _answer(await self._outcome(call)).body
 
     async def payloads(self, multihashes: Sequence[bytes], max_bytes: int) -> bytes:
         """Return the CAR of ``POST /v1/cas/car``. Raises as `get`."""
         cids = [raw_cid(multihash).text for multihash in multihashes]
         content = encode(GetBatchRequest(cids=cids))
         call = Call("POST", "/v1/cas/car", max_bytes, f"get {len(cids):,} payloads", content=content)
-        return (await self._exchange(call)).body
+        return _answer(await self._outcome(call)).body
 
     async def aclose(self) -> None:
         """Close the connections. What is in progress is cancelled."""
         await self._transport.aclose()
 
     async def _found(self, call: Call) -> Answer | None:
-        try:
-            return await self._exchange(call)
-        except NotFound:
-            return None
+        found = await self._outcome(call)
+        return None if isinstance(found, NotFound) else _answer(found)
 
-    async def _exchange(self, call: Call) -> Answer:
-        retries = self._transport.retries()
-        while True:
-            self.requests += 1
-            try:
-                answer = await self._transport.exchange(call)
-            except CoregwError as error:
-                wait = retries.wait_seconds(error, call.done)
-                if wait is None:
-                    raise
-            else:
-                self.received += len(answer.body)
-                return answer
-            await asyncio.sleep(wait)
+    async def _outcome(self, call: Call) -> Answer | CoregwError:
+        return await self._transport.outcome(replace(call, traffic=self.traffic))
+
+
+def _answer(found: Answer | CoregwError) -> Answer:
+    if isinstance(found, CoregwError):
+        raise found
+    return found
 
 
 class _Object:
-    """An object as it arrives, counted (`coregw.client.transport.exchange.PartialAnswer`)."""
+    """An object as it arrives (`coregw.client.transport.exchange.PartialAnswer`)."""
 
-    def __init__(self, upstream: HttpUpstream, sink: Callable[[], Sink]) -> None:
-        self._upstream = upstream
+    def __init__(self, sink: Callable[[], Sink]) -> None:
         self._sink = sink
         self._write: Callable[[bytes], None] = lambda chunk: None  # set by `restarted`
         self.size = 0
@@ -138,5 +130,4 @@ class _Object:
 
     def write(self, chunk: bytes) -> None:
         self.size += len(chunk)
-        self._upstream.received += len(chunk)
         self._write(chunk)

@@ -9,15 +9,7 @@ import pycurl
 
 from coregw.client.settings import ClientSettings
 from coregw.client.transport.exchange import Answer, Attempt, Call
-from coregw.client.transport.gateways import (
-    Gateways,
-    Retries,
-    Target,
-    is_logged,
-    log_exchange,
-    milliseconds,
-    watch_forks,
-)
+from coregw.client.transport.gateways import Exchange, Gateways, Target, milliseconds, watch_forks
 from coregw.client.transport.handle import Handle
 from coregw.concurrency import in_thread
 from coregw.errors import CoregwError
@@ -49,32 +41,23 @@ class AsyncTransport:
         idle, self._idle = self._idle, []
         return idle, self._multi
 
-    def retries(self) -> Retries:
-        """Return the retries of one call."""
-        return Retries(self._settings, self.gateways)
-
-    async def exchange(self, call: Call) -> Answer:
-        """Attempt a call once, at the gateway in use.
+    async def outcome(self, call: Call) -> Answer | CoregwError:
+        """Return the answer to a call, or the error that it had, after all retries.
 
         Raises:
-            CoregwError: The gateway answered with an error, or its answer is refused.
             RuntimeError: The process was forked after the client was made.
-            Unavailable: It did not answer in time.
         """
-        target = self.gateways.current
-        started = time.monotonic() if is_logged() else None
-        try:
-            answer = await self._exchange(target, call)
-        except CoregwError as error:
-            self.gateways.failed(target, error)
-            if started is not None:
-                log_exchange(call, target.address.url, started, error)
-            raise
-        if started is not None:
-            log_exchange(call, target.address.url, started, answer)
-        return answer
+        exchange = Exchange(call, self.gateways, self._settings)
+        while True:
+            try:
+                return exchange.answered(await self._attempt(exchange.begin(), exchange.call))
+            except CoregwError as error:
+                wait = exchange.failed(error)
+                if wait is None:
+                    return exchange.end(error)
+            await asyncio.sleep(wait)
 
-    async def _exchange(self, target: Target, call: Call) -> Answer:
+    async def _attempt(self, target: Target, call: Call) -> Answer:
         if self._is_forked:
             raise RuntimeError("the process was forked after this client was made: make one in the child")
         attempt = Attempt(call, self._settings, target.address.shown)

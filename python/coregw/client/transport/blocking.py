@@ -17,7 +17,7 @@ import pycurl
 
 from coregw.client.settings import ClientSettings
 from coregw.client.transport.exchange import Answer, Attempt, Call
-from coregw.client.transport.gateways import Gateways, Retries, Target, is_logged, log_exchange, watch_forks
+from coregw.client.transport.gateways import Exchange, Gateways, Target, watch_forks
 from coregw.client.transport.handle import Handle
 from coregw.errors import CoregwError
 
@@ -120,31 +120,19 @@ class BlockingTransport:
         self._start()
         return connections
 
-    def retries(self) -> Retries:
-        """Return the retries of one call."""
-        return Retries(self._settings, self.gateways)
+    def outcome(self, call: Call) -> Answer | CoregwError:
+        """Return the answer to a call, or the error that it had, after all retries."""
+        exchange = Exchange(call, self.gateways, self._settings)
+        while True:
+            try:
+                return exchange.answered(self._attempt(exchange.begin(), exchange.call))
+            except CoregwError as error:
+                wait = exchange.failed(error)
+                if wait is None:
+                    return exchange.end(error)
+            time.sleep(wait)
 
-    def exchange(self, call: Call) -> Answer:
-        """Attempt a call once, at the gateway in use.
-
-        Raises:
-            CoregwError: The gateway answered with an error, or its answer is refused.
-            Unavailable: It did not answer in time.
-        """
-        target = self.gateways.current
-        started = time.monotonic() if is_logged() else None
-        try:
-            answer = self._exchange(target, call)
-        except CoregwError as error:
-            self.gateways.failed(target, error)
-            if started is not None:
-                log_exchange(call, target.address.url, started, error)
-            raise
-        if started is not None:
-            log_exchange(call, target.address.url, started, answer)
-        return answer
-
-    def _exchange(self, target: Target, call: Call) -> Answer:
+    def _attempt(self, target: Target, call: Call) -> Answer:
         attempt = Attempt(call, self._settings, target.address.shown)
         free = self._free
         try:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, Self, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from coregw.client.settings import ClientSettings
 from coregw.errors import ERROR_CODES, CoregwError, ProofError, StorageFull, TooLarge, Unavailable
@@ -25,6 +26,7 @@ __all__ = [
     "PartialAnswer",
     "SentOnce",
     "Sink",
+    "Traffic",
     "decode",
     "error_from",
     "is_retryable",
@@ -114,6 +116,28 @@ class SentOnce:
         self.data = data
 
 
+class Traffic:
+    """Counts of the exchanges of some calls, each attempt of them. For the tasks of one event loop.
+
+    Attributes:
+        requests: The number of requests.
+        sent: The number of bytes of their bodies.
+        received: The number of bytes of the bodies of successful answers.
+        on_sent: Called with further numbers of bytes that are sent.
+    """
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.sent = 0
+        self.received = 0
+        self.on_sent: Callable[[int], None] = lambda count: None
+
+    def count_sent(self, size: int) -> None:
+        """Count bytes of a body."""
+        self.sent += size
+        self.on_sent(size)
+
+
 class Call(msgspec.Struct, frozen=True, eq=False):
     """One request, and the limit on its answer. A struct is made ten times as fast as a frozen dataclass.
 
@@ -133,6 +157,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
             change: the next attempt requests the rest.
         divided: What the call is a part of, if another call continues it after a failure.
         token: The bearer token that the route takes, if any.
+        traffic: Where its exchanges are counted, if anywhere.
     """
 
     method: str
@@ -148,6 +173,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
     divided: Divided | None = None
     may_be_absent: bool = False
     token: str | None = None
+    traffic: Traffic | None = None
 
     def __repr__(self) -> str:
         """Return what is asked, without the token."""
@@ -162,7 +188,10 @@ class Call(msgspec.Struct, frozen=True, eq=False):
 
     def again(self, error: CoregwError) -> Call | None:
         """Return the call to make after this one has failed; None if nothing is left to do."""
-        return self if self.divided is None else self.divided.rest(error)
+        if self.divided is None:
+            return self
+        rest = self.divided.rest(error)
+        return rest if rest is None or self.traffic is None else replace(rest, traffic=self.traffic)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -312,7 +341,8 @@ _MAX_DIGITS: Final = 20
 class Attempt:
     """One attempt at a call: its body as it is sent, and its answer, bounded in bytes and in time.
 
-    The driver sends the call, with `chunks` as a streamed body, then calls `start`, `feed` for each chunk, and `end`.
+    The driver sends the call, and calls `sent` for each chunk of a streamed body and at its end, then `start`, `feed`
+    for each chunk of the answer, and `end`.
     """
 
     def __init__(self, call: Call, settings: ClientSettings, gateway: str = "") -> None:
@@ -330,18 +360,25 @@ class Attempt:
         self._settings = settings
         self._gateway = gateway
         self.deadline = time.monotonic() + settings.answer_seconds
-        self._is_sent = call.content is None or isinstance(call.content, bytes | SentOnce)
+        whole = call.content.data if isinstance(call.content, SentOnce) else call.content or b""
+        self._is_sent = isinstance(whole, bytes)
         self._streamed = 0
         self._count = 0
         self._length: int | None = None
+        if (traffic := call.traffic) is not None:
+            traffic.requests += 1
+            if isinstance(whole, bytes):
+                traffic.count_sent(len(whole))
 
-    def chunks(self, body: Body) -> Generator[bytes, None, None]:
-        """Yield the chunks of the call's streamed body, and note whether all of them were sent."""
-        for chunk in body.chunks():
-            self._allow_time_for(len(chunk))
-            self._streamed += len(chunk)
-            yield chunk
-        self._is_sent = True
+    def sent(self, chunk: bytes | None) -> None:
+        """Take the next chunk of the call's streamed body, which is about to be sent, or None at its end."""
+        if chunk is None:
+            self._is_sent = True
+            return
+        self._allow_time_for(len(chunk))
+        self._streamed += len(chunk)
+        if self._call.traffic is not None:
+            self._call.traffic.count_sent(len(chunk))
 
     @property
     def idle_seconds(self) -> float:
@@ -394,6 +431,8 @@ class Attempt:
             raise self._too_large()
         if self._call.sink is not None:
             self._allow_time_for(size)
+        if self._call.traffic is not None and self._success:
+            self._call.traffic.received += size
         if len(chunks) == 1:
             self._sink.write(chunks[0])
         elif (writelines := getattr(self._sink, "writelines", None)) is not None:

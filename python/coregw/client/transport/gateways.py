@@ -31,27 +31,26 @@ import pycurl
 
 from coregw._core import is_loopback
 from coregw.client.settings import ClientSettings, ConnectionOptions
-from coregw.client.transport.exchange import is_retryable
+from coregw.client.transport.exchange import Answer, is_retryable
 from coregw.errors import CoregwError, InvalidInput, ProofError, Unavailable
 
 if TYPE_CHECKING:
     import logging
 
-    from coregw.client.transport.exchange import Answer, Call
+    from coregw.client.transport.exchange import Call
 
 __all__ = [
     "LOGGER",
     "REFUSED_REST_SECONDS",
     "REST_SECONDS",
     "Address",
+    "Exchange",
     "Forkable",
     "Gateways",
     "Retries",
     "Target",
     "addresses_in",
     "handle_options",
-    "is_logged",
-    "log_exchange",
     "milliseconds",
     "parse_addresses",
     "request_headers",
@@ -141,7 +140,7 @@ LOGGER: Final = "coregw.client"
 _DEBUG: Final = 10  # logging.DEBUG
 
 
-def is_logged() -> bool:
+def _is_logged() -> bool:
     """Return whether requests are logged."""
     return "logging" in sys.modules and _logger().isEnabledFor(_DEBUG)
 
@@ -153,15 +152,8 @@ def _logger() -> logging.Logger:
     return logging.getLogger(LOGGER)
 
 
-def log_exchange(call: Call, gateway: str, started: float, outcome: Answer | CoregwError) -> None:
-    """Log an exchange at DEBUG.
-
-    Args:
-        call: The request.
-        gateway: The gateway's address without credentials.
-        started: The value of `time.monotonic` when it began.
-        outcome: The answer, or the error.
-    """
+def _log(call: Call, gateway: str, started: float, outcome: Answer | CoregwError) -> None:
+    """Log an attempt at DEBUG, which began when `time.monotonic` was `started`."""
     milliseconds = (time.monotonic() - started) * 1000
     result = f"{outcome.status}" if isinstance(outcome, tuple) else f"{type(outcome).__name__}: {outcome.message}"
     message = "%s %s%s: %s (%.1f ms)"
@@ -517,6 +509,64 @@ class Retries:
         settings = self._settings
         longest = min(settings.backoff_seconds * 2.0 ** min(self._rounds - 1, 60), settings.backoff_max_seconds)
         return random.uniform(longest / 2, longest)  # noqa: S311 - not for cryptography
+
+
+class Exchange:
+    """A call with its repetitions: which gateway is asked, and whether it is asked again.
+
+    A transport attempts `call` at the gateway that `begin` returns, and tells `answered` or `failed` what it got. An
+    exchange refers to no error, whose traceback refers to it: a cycle would keep the body of the call.
+
+    Args:
+        call: The call.
+        gateways: The client's gateways.
+        settings: The client's settings.
+
+    Attributes:
+        call: The call to attempt next: after a failure perhaps only what is left of it.
+    """
+
+    __slots__ = ("_gateways", "_is_complete", "_retries", "_settings", "_started", "_target", "call")
+
+    def __init__(self, call: Call, gateways: Gateways, settings: ClientSettings) -> None:
+        self.call = call
+        self._gateways = gateways
+        self._settings = settings
+        self._retries: Retries | None = None
+        self._is_complete = False
+
+    def begin(self) -> Target:
+        """Return the gateway of the next attempt."""
+        self._started = time.monotonic() if _is_logged() else None
+        self._target = self._gateways.current
+        return self._target
+
+    def answered(self, answer: Answer) -> Answer:
+        """Note the answer, and return it."""
+        if self._started is not None:
+            _log(self.call, self._target.address.url, self._started, answer)
+        return answer
+
+    def failed(self, error: CoregwError) -> float | None:
+        """Note the error of an attempt, and return how long to wait before the next one; None if there is none."""
+        self._gateways.failed(self._target, error)
+        if self._started is not None:
+            _log(self.call, self._target.address.url, self._started, error)
+        if self._retries is None:
+            self._retries = Retries(self._settings, self._gateways)
+        wait = self._retries.wait_seconds(error, self.call.done)
+        if wait is None:
+            return None
+        rest = self.call.again(error)
+        if rest is None:
+            self._is_complete = True
+            return None
+        self.call = rest
+        return wait
+
+    def end(self, error: CoregwError) -> Answer | CoregwError:
+        """Return the outcome of a call that is not attempted again: its last error, unless nothing was left to do."""
+        return Answer(200, b"") if self._is_complete else error
 
 
 class Forkable(Protocol):

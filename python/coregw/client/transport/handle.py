@@ -122,6 +122,7 @@ class Handle:
 
     def supply(self, chunk: bytes | None) -> None:
         """Give libcurl the next chunk of the streamed body, or None at its end."""
+        self._attempt.sent(chunk)
         self._pending = memoryview(chunk if chunk is not None else b"")
         self._is_complete = chunk is None
         self.is_starved = False
@@ -239,7 +240,7 @@ class Handle:
             if isinstance(body, SentOnce):
                 self._pending, self._is_complete, size = memoryview(body.data), True, len(body.data)
             else:
-                self.chunks, self._pending, size = self._attempt.chunks(body), memoryview(b""), -1
+                self.chunks, self._pending, size = body.chunks(), memoryview(b""), -1
             curl.setopt(pycurl.POST, 1)
             curl.setopt(pycurl.POSTFIELDSIZE_LARGE, size)
             curl.setopt(pycurl.READFUNCTION, self._on_read)
