@@ -57,8 +57,8 @@ class Cutting:
         status, headers, body = self.answer(self.starts[-1])
         lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers.items())]
         lines.append(f"Content-Length: {len(body)}")
+        self.sent += len(body[: self.piece])  # before the client can have received it
         connection.sendall("\r\n".join([*lines, "", ""]).encode() + body[: self.piece])
-        self.sent += len(body[: self.piece])
 
     @staticmethod
     def lost() -> bytes:
