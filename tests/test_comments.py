@@ -8,6 +8,7 @@ import keyword
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from import_graph import python_graph
@@ -43,12 +44,15 @@ def split(path: Path) -> tuple[set[str], list[tuple[int, str]]]:
 
 SOURCES = {module: split(source_of(module)) for module in (*MODULES, "coregw._core")}
 WORDS = {word for words, _ in SOURCES.values() for word in words}
-RUST = {
-    word
+CODE = {
+    path: re.sub(r"//.*", "", path.read_text("utf-8"))
     for path in (TOP / "rust").rglob("*.rs")
     if "target" not in path.parts
-    for word in re.findall(r"\w+", re.sub(r"//.*", "", path.read_text("utf-8")))
 }
+"""The Rust files without their comments."""
+KNOWN = WORDS | {word for code in CODE.values() for word in re.findall(r"\w+", code)}
+RUST_COMMENT = re.compile(r"(?:^|\s)//[/!]?(.*)$", re.MULTILINE)
+RUST_NAME = re.compile(r"(?<!`)`&?([A-Za-z_]\w*(?:(?:::|\.)\w+)*)(?:\(\))?!?`(?!`)")
 
 
 def exists(name: str) -> bool:
@@ -76,14 +80,53 @@ def unknown() -> Iterator[str]:
             for found in SINGLE.finditer(text):
                 word = found[1]
                 bare = word.lower().removeprefix("coregw_")  # of a variable of the environment, or a function in SQL
-                is_known = {word, bare} & (WORDS | RUST) or hasattr(builtins, word) or keyword.iskeyword(word)
+                is_known = {word, bare} & KNOWN or hasattr(builtins, word) or keyword.iskeyword(word)
                 if not is_known and word not in FOREIGN:
                     yield f"{module}:{line}: {word}"
 
 
-FOREIGN = {"on_header"}
-"""What a comment names of a library, where its own code does not."""
+@cache
+def code_of(place: str) -> list[str]:
+    """The code of a module, of a crate, or around a type; none of what a library has."""
+    name = place.removeprefix("coregw_")
+    defines = re.compile(rf"\b(?:enum|impl|mod|struct|trait|type|for) (?:\w+::)*{place}\b")
+    return [
+        code
+        for path, code in CODE.items()
+        if name in {path.stem, *path.relative_to(TOP).parts} or (place in code and defines.search(code))
+    ]
+
+
+def has_name(place: str, name: str) -> bool:
+    """Whether the code of a module, crate or type has a name; of what a library has, nothing is known."""
+    found = code_of(place)
+    return not found or any(re.search(rf"\b{name}\b", code) for code in found)
+
+
+def unknown_in_rust() -> Iterator[str]:
+    """Each name in a comment of the Rust crates that does not exist, with its place."""
+    for path in CODE:
+        text = path.read_text("utf-8")
+        for comment in RUST_COMMENT.finditer(text):
+            for found in RUST_NAME.finditer(comment[1]):
+                parts = re.split(r"::|\.", found[1])
+                is_known = all(
+                    word in KNOWN or word in FOREIGN or word.isdigit() or hasattr(builtins, word) for word in parts
+                )
+                if "::" in found[1] and parts[-2] not in {"Self", "crate", "super"}:
+                    is_known = is_known and has_name(*parts[-2:])
+                if not is_known:
+                    line = text.count("\n", 0, comment.start(1)) + 1
+                    yield f"{path.relative_to(TOP)}:{line}: {found[1]}"
+
+
+FOREIGN = {"__length_hint__", "on_header", "pthread_mutex_t", "sha256rnds2", "vprord", "vpternlog"}
+"""What a comment names of a library, of CPython or of a processor, where code does not."""
 
 
 def test_comments_and_docstrings_name_what_exists() -> None:
     assert [*unknown()] == []
+
+
+def test_comments_in_rust_name_what_exists() -> None:
+    assert [*unknown_in_rust()] == []

@@ -1,7 +1,7 @@
 //! The descent from the top of a tree to one leaf (protocol section 3, *descending to a key*).
 //!
 //! It is written once and compiled for each form in which nodes are held: pages (`page::path`), partial trees
-//! (`page::partial`), and the bytes of a proof as they are read (`proof::stream`).
+//! (`page::partial`), and the bytes of a proof as they are read (`proof::streamed`).
 
 use crate::bits::{self, Divergence, Own, Side};
 use crate::interrupt::{Attempt, Failure};
