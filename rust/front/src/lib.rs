@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`conditions`] | preconditions and ranges: RFC 9110 sections 13 and 14, and `entity-bytes` of trustless gateways |
 //! | [`framing`] | heads, bodies and chunks of HTTP/1, as strictly as smuggling demands: RFC 9112 |
+//! | [`guard`] | the bytes of a connection: framing and deadlines, which hyper leaves open |
 //! | [`media`] | media types, Accept and its weights: RFC 9110 sections 8.3 and 12.5.1 |
 //! | [`origins`] | Host and Origin: which names a gateway answers to, and which web pages may write |
 //!
@@ -13,6 +14,7 @@
 
 pub mod conditions;
 pub mod framing;
+pub mod guard;
 pub mod media;
 pub mod origins;
 
