@@ -8,7 +8,7 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -45,6 +45,7 @@ pub struct Deadlines {
 #[derive(Debug, Default)]
 pub struct Shared {
     open: AtomicUsize,
+    begun: AtomicU64,
     fault: OnceLock<(u64, Malformed)>,
 }
 
@@ -53,6 +54,11 @@ impl Shared {
     pub fn begin(self: &Arc<Self>) -> Open {
         self.open.fetch_add(1, Ordering::AcqRel);
         Open(Arc::clone(self))
+    }
+
+    /// The number of a request whose head the reader has read, counted from 1. Once a request.
+    pub fn next_request(&self) -> u64 {
+        self.begun.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// Why the request with this number, counted from 1, cannot be understood, or what follows it cannot.

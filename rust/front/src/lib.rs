@@ -1,22 +1,31 @@
-//! The rules of HTTP that the gateway's routes follow, as pure functions on the values of header fields.
+//! HTTP for the gateway: rules as pure functions, and connections that hold clients to them.
 //!
 //! | module | rules |
 //! |---|---|
 //! | [`conditions`] | preconditions and ranges: RFC 9110 sections 13 and 14, and `entity-bytes` of trustless gateways |
 //! | [`framing`] | heads, bodies and chunks of HTTP/1, as strictly as smuggling demands: RFC 9112 |
-//! | [`guard`] | the bytes of a connection: framing and deadlines, which hyper leaves open |
 //! | [`media`] | media types, Accept and its weights: RFC 9110 sections 8.3 and 12.5.1 |
 //! | [`origins`] | Host and Origin: which names a gateway answers to, and which web pages may write |
 //!
 //! A value is the bytes of a field; if a request has several lines of it, they are joined with commas (RFC 9110 section
 //! 5.3). Malformed values are no errors: each function says what they stand for. All work is linear in the value's length.
+//!
+//! With the feature `server`, on Unix: `guard` has the bytes of a connection, `server` the connections of hyper, `proxy`
+//! the requests that another server answers, and `problem` the answers of the front itself.
 #![forbid(unsafe_code)]
 
 pub mod conditions;
 pub mod framing;
+#[cfg(feature = "server")]
 pub mod guard;
 pub mod media;
 pub mod origins;
+#[cfg(feature = "server")]
+pub mod problem;
+#[cfg(all(unix, feature = "server"))]
+pub mod proxy;
+#[cfg(all(unix, feature = "server"))]
+pub mod server;
 
 /// `text` without optional whitespace (RFC 9110 section 5.6.3) at both ends.
 fn trimmed(text: &[u8]) -> &[u8] {

@@ -1,0 +1,233 @@
+//! The server on real sockets: what clients send byte by byte, and what they get.
+#![cfg(unix)]
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use coregw_front::framing::Limits;
+use coregw_front::guard::Deadlines;
+use coregw_front::origins::Origins;
+use coregw_front::proxy::Upstream;
+use coregw_front::server::{Answer, Listener, Rules, Server, Service};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::sync::oneshot;
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// Answers with what it has understood; `/cold/…` goes to another server.
+struct Echo(Option<Arc<Upstream<Incoming>>>);
+
+fn text(status: StatusCode, text: String) -> Response<Answer> {
+    let mut response = Response::new(Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync());
+    *response.status_mut() = status;
+    response
+}
+
+impl Service for Echo {
+    async fn answer(&self, request: Request<Incoming>, _client: Option<SocketAddr>) -> Response<Answer> {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        if let Some(upstream) = self.0.as_ref().filter(|_| path.starts_with("/cold")) {
+            return match upstream.send(request).await {
+                Ok(response) => response.map(|body| body.map_err(Into::into).boxed_unsync()),
+                Err(_) => text(StatusCode::BAD_GATEWAY, String::new()),
+            };
+        }
+        if path == "/panic" {
+            panic!("as asked for");
+        }
+        if path == "/early" {
+            return text(StatusCode::PAYLOAD_TOO_LARGE, "early".to_owned());
+        }
+        match request.into_body().collect().await {
+            Ok(body) => text(StatusCode::OK, format!("{method} {path} {}", body.to_bytes().len())),
+            Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the body failed".to_owned()),
+        }
+    }
+}
+
+struct Running {
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    ended: tokio::task::JoinHandle<()>,
+}
+
+async fn start(upstream: Option<PathBuf>) -> Running {
+    let second = Duration::from_secs(1);
+    let rules = Rules {
+        origins: Origins::new("auto", "none", "127.0.0.1").expect("hosts"),
+        limits: Limits { head_bytes: 16 << 10, fields: 100 },
+        deadlines: Deadlines { head: SOON, idle: SOON, stall: SOON, grace: SOON, rate: 1000, drain: 5 * second },
+        connections: 10,
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let (stop, stopped) = oneshot::channel();
+    let service = Echo(upstream.map(|path| Upstream::new(path, 4 * second)));
+    let ended = tokio::spawn(async move {
+        let stopped = async move { drop(stopped.await) };
+        Server::new(service, rules).serve(vec![Listener::Tcp(listener)], stopped, SOON).await;
+    });
+    Running { address, stop, ended }
+}
+
+/// Sends bytes and ends the sending side; returns all that comes.
+async fn exchange(running: &Running, sent: &[u8]) -> String {
+    let mut connection = TcpStream::connect(running.address).await.expect("a connection");
+    let _ = connection.write_all(sent).await; // it may be refused while it is sent
+    let _ = connection.shutdown().await;
+    let mut received = Vec::new();
+    tokio::time::timeout(SOON, connection.read_to_end(&mut received)).await.expect("an end").expect("no reset");
+    String::from_utf8_lossy(&received).into_owned()
+}
+
+/// The statuses of the answers.
+fn statuses(received: &str) -> Vec<&str> {
+    let after = received.match_indices("HTTP/1.").filter_map(|(at, _)| received.get(at + 9..at + 12));
+    after.filter(|status| status.bytes().all(|byte| byte.is_ascii_digit())).collect()
+}
+
+const GET: &str = "GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+fn post(fields: &str, body: &str) -> String {
+    format!("POST /y HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n{body}")
+}
+
+#[tokio::test]
+async fn each_request_has_its_answer_and_a_malformed_one_is_the_last() {
+    let running = start(None).await;
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    let cases = [
+        (GET.to_owned(), vec!["200"]),
+        (GET.repeat(3), vec!["200"; 3]),
+        (post("Content-Length: 3\r\n", &format!("abc{GET}")), vec!["200", "200"]),
+        (post(chunked, &format!("3\r\nabc\r\n0\r\n\r\n{GET}")), vec!["200", "200"]),
+        ("GET /x HTTP/1.0\r\n\r\n".to_owned(), vec!["200"]),
+        (format!("{GET}GET /x HTTP/1.1\r\n\r\n{GET}"), vec!["200", "400"]),
+        (format!("{GET}GET /x HTTP/1.1\nHost: localhost\n\n{GET}"), vec!["200", "400"]),
+        (post("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", &format!("0\r\n\r\n{GET}")), vec!["400"]),
+        (post("Transfer-Encoding: gzip, chunked\r\n", "0\r\n\r\n"), vec!["400"]),
+        (post(chunked, &format!("3\nabc\r\n0\r\n\r\n{GET}")), vec!["400"]),
+        (post(chunked, &format!("0x3\r\nabc\r\n0\r\n\r\n{GET}")), vec!["400"]),
+        (format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "x".repeat(20_000)), vec!["431"]),
+        (format!("GET / HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "A: b\r\n".repeat(101)), vec!["431"]),
+        ("CONNECT localhost:1 HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), vec!["400"]),
+        ("GET /x HTTP/1.1\r\nHost: example.org\r\n\r\n".to_owned(), vec!["421"]),
+        ("GET http://example.org/x HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), vec!["421"]),
+        ("GET http://localhost/x HTTP/1.1\r\nHost: example.org\r\n\r\n".to_owned(), vec!["200"]),
+        (post("Origin: https://example.org\r\nContent-Length: 0\r\n", GET), vec!["403", "200"]),
+        (format!("GET /panic HTTP/1.1\r\nHost: localhost\r\n\r\n{GET}"), vec!["500", "200"]),
+        (post("Upgrade: h2c\r\nConnection: upgrade\r\n", GET), vec!["200", "200"]),
+        (post("Content-Length: 3\r\n", "ab"), vec!["500"]),
+        ("GET /x HT".to_owned(), vec![]),
+    ];
+    for (sent, expected) in cases {
+        let received = exchange(&running, sent.as_bytes()).await;
+        assert_eq!(statuses(&received), expected, "{sent:.200?}: {received}");
+        for refused in received.split("HTTP/1.").filter(|answer| answer.get(2..4).is_some_and(|status| status == "40"))
+        {
+            assert!(refused.contains("application/json") && refused.contains("\"message\":"), "{refused}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_early_answer_reaches_a_client_that_still_sends() {
+    let running = start(None).await;
+    for _ in 0..5 {
+        let sent = format!(
+            "POST /early HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000\r\n\r\n{}",
+            "x".repeat(3_000_000)
+        );
+        assert_eq!(statuses(&exchange(&running, sent.as_bytes()).await), ["413"]);
+    }
+}
+
+#[tokio::test]
+async fn stopping_waits_for_answers_and_closes_idle_connections() {
+    let running = start(None).await;
+    let mut idle = TcpStream::connect(running.address).await.expect("a connection");
+    idle.write_all(GET.as_bytes()).await.expect("room");
+    let mut busy = TcpStream::connect(running.address).await.expect("a connection");
+    busy.write_all(post("Content-Length: 3\r\n", "ab").as_bytes()).await.expect("room");
+    let mut space = [0; 1000];
+    assert!(idle.read(&mut space).await.expect("an answer") > 0);
+    tokio::time::sleep(Duration::from_millis(50)).await; // let the other request begin
+    running.stop.send(()).expect("it runs");
+    assert_eq!(idle.read(&mut space).await.expect("an end"), 0);
+    assert!(!running.ended.is_finished());
+    busy.write_all(b"c").await.expect("room");
+    let mut received = String::new();
+    busy.read_to_string(&mut received).await.expect("an answer");
+    assert_eq!(statuses(&received), ["200"]);
+    running.ended.await.expect("no panic");
+}
+
+#[tokio::test]
+async fn http2_is_answered_in_clear_with_the_same_checks() {
+    let running = start(None).await;
+    let stream = TcpStream::connect(running.address).await.expect("a connection");
+    let executor = hyper_util::rt::TokioExecutor::new();
+    let io = hyper_util::rt::TokioIo::new(stream);
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.expect("HTTP/2");
+    tokio::spawn(connection);
+    for (authority, status) in [("localhost", 200), ("example.org", 421), ("127.0.0.1:80", 200)] {
+        let request = Request::post(format!("http://{authority}/z"))
+            .body(Full::new(Bytes::from_static(b"abcd")))
+            .expect("a request");
+        let response = sender.send_request(request).await.expect("an answer");
+        assert_eq!(response.status(), status, "{authority}");
+    }
+}
+
+/// A server that answers every complete head with an empty 200, and counts them.
+async fn count_heads(listener: UnixListener, seen: Arc<AtomicUsize>, answers_per_connection: usize) {
+    loop {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        let seen = Arc::clone(&seen);
+        tokio::spawn(async move {
+            let (mut received, mut answered) = (Vec::new(), 0);
+            while answered < answers_per_connection && stream.read_buf(&mut received).await.is_ok_and(|size| size > 0) {
+                while let Some(end) = received.windows(4).position(|window| window == b"\r\n\r\n") {
+                    let head = String::from_utf8_lossy(&received[..end]).to_ascii_lowercase();
+                    assert!(!head.contains("connection:") && !head.contains("x-hop"), "{head}");
+                    received.drain(..end + 4);
+                    seen.fetch_add(1, Ordering::AcqRel);
+                    answered += 1;
+                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nKeep-Alive: timeout=5\r\n\r\nok";
+                    stream.write_all(answer).await.expect("the front reads");
+                }
+            }
+        });
+    }
+}
+
+#[tokio::test]
+async fn another_server_answers_over_connections_that_are_kept_and_may_end() {
+    let folder = std::env::temp_dir().join(format!("coregw-front-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("upstream");
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let seen = Arc::new(AtomicUsize::new(0));
+    tokio::spawn(count_heads(listener, Arc::clone(&seen), 3));
+    let running = start(Some(path)).await;
+    let get =
+        "GET /cold HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive, x-hop\r\nX-Hop: 1\r\nTE: trailers\r\n\r\n";
+    for _ in 0..10 {
+        let received = exchange(&running, get.as_bytes()).await;
+        assert_eq!(statuses(&received), ["200"], "{received}");
+        assert!(
+            received.ends_with("\r\n\r\nok") && !received.to_ascii_lowercase().contains("keep-alive"),
+            "{received}"
+        );
+    }
+    assert_eq!(seen.load(Ordering::Acquire), 10);
+    std::fs::remove_dir_all(&folder).expect("a folder");
+}
