@@ -94,6 +94,13 @@ def test_the_page_of_exceptions_lists_each_with_its_codes_and_exit_code(monkeypa
             assert f"`coregw.extras.{name}`" in page
 
 
+def test_the_page_of_exceptions_lists_the_checks_that_fail() -> None:
+    [table] = re.findall(r"\| check \| what is wrong \|\n\|---\|---\|\n((?:\|.*\n)+)", read("docs/exceptions.md"))
+    documented = {check for line in table.splitlines() for check in re.findall(r"`([^`]+)`", line.split("|")[1])}
+    sources = [path.read_text("utf-8") for path in (TOP / "python" / "coregw").rglob("*.py")]
+    assert documented == {check for source in sources for check in re.findall(r"\bcheck=\"([^\"]+)\"", source)}
+
+
 def raising(error: CoregwError) -> Callable[..., NoReturn]:
     """Return a function that raises the error, whatever it is called with."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -100,6 +101,33 @@ def test_help_of_a_method_of_a_client_is_complete() -> None:
             if re.search(r"[Ss]ee `(?!Client|AsyncClient)", text):
                 incomplete.append(f"{of.__name__}.{name}: a reference")
     assert incomplete == []
+
+
+def test_docstrings_name_the_errors_that_are_raised() -> None:
+    """Those of functions that are part of an interface, unless they say which function is described in their place."""
+    silent = []
+    for path in PACKAGE.rglob("*.py"):
+        if {"cli", "gateway", "plants"} & {*path.relative_to(PACKAGE).parts}:
+            continue  # commands have exit codes, and the errors of routes are in the OpenAPI documents
+        tree = ast.parse(path.read_text("utf-8"))
+        for owner in [tree, *tree.body]:
+            if not isinstance(owner, ast.Module) and (not isinstance(owner, ast.ClassDef) or owner.name[0] == "_"):
+                continue
+            about = (ast.get_docstring(owner) or "") if isinstance(owner, ast.ClassDef) else ""
+            for function in owner.body:
+                if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) or function.name.startswith("_"):
+                    continue
+                text = ast.get_docstring(function)
+                if text is None or re.search(r"\b([Aa]s|[Ss]ee|Steps of) `", text):
+                    continue
+                silent += [
+                    f"{path.relative_to(PACKAGE)}: {function.name}: {each.exc.func.id}"
+                    for each in ast.walk(function)
+                    if isinstance(each, ast.Raise) and isinstance(each.exc, ast.Call)
+                    if isinstance(each.exc.func, ast.Name) and each.exc.func.id in errors.__all__
+                    if each.exc.func.id not in text + about
+                ]
+    assert silent == []
 
 
 def test_type_hints_of_the_whole_interface_can_be_resolved() -> None:

@@ -74,7 +74,7 @@ class ProofError(CoregwError):
     """A result whose proof failed verification. No part of the result can be trusted.
 
     Attributes:
-        check: The check that failed, as a short phrase.
+        check: The check that failed: of a proof, in a sentence; otherwise a word, which docs/exceptions.md lists.
         step: Index of the prooflist step, counting from 0, or None.
         offset: Byte offset in the proof at which the check failed, or None.
     """

@@ -421,7 +421,12 @@ class Position:
         return data
 
     def read_at(self, offset: int, size: int) -> Steps[bytes]:
-        """Return at most `size` bytes from `offset` on; the position stays. See `read`."""
+        """Return at most `size` bytes from `offset` on; the position stays.
+
+        Raises:
+            ValueError: `offset` is negative.
+            ProofError, PayloadNotFound, InvalidInput: As `read_files`.
+        """
         if offset < 0:
             raise ValueError(f"negative offset {offset}")
         (data,) = yield from read_files([(self.reading, offset, offset + max(0, size))])

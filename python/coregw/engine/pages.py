@@ -122,7 +122,7 @@ class PageReads:
     async def get(self, digests: Sequence[bytes]) -> list[bytes | None]:
         """Return pages by digest; None for one that the store did not have when it was requested.
 
-        Raises what the store raises for these pages.
+        Raises what the store raises for these pages, such as `Unavailable`.
         """
         if len(digests) > MAX_MERGED_PAGES:
             return await self._read(digests)

@@ -354,7 +354,14 @@ class OriginStore(ReadingStore):
         return await for_each(self._small_payload, multihashes)
 
     async def read_payload(self, multihash: bytes, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
-        """Read a range of a payload. All of the payload is read and checked first: a part of it can't be checked."""
+        """Read a range of a payload. All of the payload is read and checked first: a part of it can't be checked.
+
+        Raises:
+            PayloadNotFound: The upstream does not hold the payload.
+            UpstreamDamaged: It sent other bytes.
+            TooLarge: The payload is longer than the limit of the upstream.
+            Unavailable: It can't be reached.
+        """
         check_range(start, end)
         file = await self.open_payload(multihash)
         if file is None:

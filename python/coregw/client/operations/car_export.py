@@ -140,7 +140,7 @@ class NewCar:
         return ExportedCar(self._root.text, len(checked.roots) - 1, blocks, size, *missing)
 
     def write(self, chunk: bytes) -> None:
-        """Check and write the next chunk (the `Sink` protocol)."""
+        """Check and write the next chunk (the `Sink` protocol). Raises `ProofError` if it is no part of one."""
         if self._head:
             self._head, chunk = without_head(self._head, chunk, f"{self._what}: the answer is not a CAR of this root")
         try:

@@ -119,7 +119,7 @@ class ReceivedPayloads(SpooledBody):
         self._head = payload_car_header() if end else b""
 
     def write(self, chunk: bytes) -> None:
-        """Check and keep the next chunk."""
+        """Check and keep the next chunk. Raises `ProofError` if it is not of a CAR of valid payloads."""
         if self._head:
             self._head, chunk = without_head(self._head, chunk, f"{self._what}: the answer is not a CAR of payloads")
         if self._is_spoiled:

@@ -441,7 +441,7 @@ class Attempt:
             self._sink.write(b"".join(chunks))
 
     def end(self) -> Answer:
-        """Return the complete answer. Raises the mapped exception if the gateway answered with an error."""
+        """Return the complete answer. Raises the exception of an error code, or `Unavailable` if a part has no rest."""
         body = self._sink.value() if isinstance(self._sink, Memory) else b""
         if self._success:
             return Answer(self._status, body, self._length, self._gateway, self._media_type)

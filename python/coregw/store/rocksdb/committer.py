@@ -59,7 +59,7 @@ class Outage:
         return self._error if self.needs_reopening or self.is_failure else None
 
     def require_over(self) -> None:
-        """Raise why nothing can be written, if so. Lack of room alone does not raise, since deletions succeed then."""
+        """Raise `StorageFull` or `Unavailable` if writes are suspended, for which a lack of room alone is no reason."""
         if self._error is None or not self.needs_reopening:
             return
         if isinstance(self._error, StorageFull):
