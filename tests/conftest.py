@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from functools import cache
 
+import httpcore2
 import pytest
 from hypothesis import settings
 
@@ -17,6 +19,9 @@ __all__ = ["primary", "s3"]  # fixtures: one server of each kind for all tests
 
 settings.register_profile("without_deadline", deadline=None)
 settings.load_profile("without_deadline")
+
+# Otherwise each client of httpx2, and each request without one, reads all certificates of the system: 20 ms.
+httpcore2.default_ssl_context = cache(httpcore2.default_ssl_context)
 
 os.environ["COREGW_RETRY_SECONDS"] = "0.5"
 

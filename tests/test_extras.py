@@ -15,6 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from coregw import _core, extras
+from tables import rows
 
 TOP = Path(__file__).parent.parent
 PACKAGE = TOP / "python" / "coregw"
@@ -81,12 +82,12 @@ def test_cli_includes_client_and_all_includes_everything() -> None:
     assert distributions("all") == set().union(*(distributions(extra) for extra in EXTRAS if extra != "all"))
 
 
-@pytest.mark.parametrize("part", ["__init__.py", "__main__.py", "errors.py", "extras.py"])
+@rows("part", ["__init__.py", "__main__.py", "errors.py", "extras.py"])
 def test_the_base_package_imports_the_standard_library_only(part: str) -> None:
     assert third_party(part) == set()
 
 
-@pytest.mark.parametrize(
+@rows(
     ("part", "extra"),
     [
         ("messages", "client"),
@@ -181,7 +182,7 @@ def test_the_base_package_documents_itself(bare_python: Path) -> None:
     assert "verify_resolve" in shown
 
 
-@pytest.mark.parametrize(
+@rows(
     ("statement", "what", "extra"),
     [
         ("coregw.Client", "coregw.Client", "client"),
@@ -263,7 +264,7 @@ def test_a_module_without_its_extra_names_it(bare_python: Path) -> None:
     assert run(bare_python, "-c", IMPORT_EACH.format(names=names)) == ""
 
 
-@pytest.mark.parametrize(
+@rows(
     ("missing", "wanted", "named"),
     [
         ("pycurl", "server", "client"),  # `coregw doctor` with the extra `server` alone

@@ -21,7 +21,7 @@ def written(folder: Path, files: dict[str, str]) -> Path:
 # ------------------------------------------------------------------------------------------------------- cycles
 
 
-@pytest.mark.parametrize(
+@rows(
     ("graph", "groups"),
     [
         ({}, []),

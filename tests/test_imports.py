@@ -9,8 +9,6 @@ import tomllib
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from import_graph import Graph, cyclic_groups, edges, python_graph, rust_graph, rust_types
 from tables import rows
 
@@ -108,19 +106,19 @@ def test_only_the_command_that_runs_the_plant_store_imports_it() -> None:
     assert importers == STARTS_PLANTS
 
 
-@pytest.mark.parametrize("crate", [*MAY_DEPEND])
+@rows("crate", [*MAY_DEPEND])
 def test_a_crate_depends_only_on_lower_crates(crate: str) -> None:
     manifest = tomllib.loads((CRATES / crate.removeprefix("coregw-") / "Cargo.toml").read_text("utf-8"))
     assert manifest["package"]["name"] == crate
     assert {name for name in manifest["dependencies"] if name.startswith("coregw-")} <= MAY_DEPEND[crate]
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@rows("name", GRAPHS)
 def test_no_modules_import_each_other(name: str) -> None:
     assert cyclic_groups(GRAPHS[name]) == []
 
 
-@pytest.mark.parametrize("crate", ["core", "folders", "front", "ops", "python"])
+@rows("crate", ["core", "folders", "front", "ops", "python"])
 def test_no_type_name_is_defined_twice_in_a_crate(crate: str) -> None:
     types = rust_types(CRATES / crate / "src")
     assert types

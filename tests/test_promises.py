@@ -16,6 +16,7 @@ import pytest
 import coregw
 from coregw.client.static.export import export_static
 from gateways import honest_gateway
+from tables import rows
 from vector_cases import load
 
 # Number and digest of the first cases of each vector file. Cases are appended, and never changed or removed.
@@ -42,7 +43,7 @@ def digest(cases: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-@pytest.mark.parametrize("name", VECTORS)
+@rows("name", VECTORS)
 def test_vectors_are_only_added_to(name: str) -> None:
     count, expected = VECTORS[name]
     assert digest(load(name)[:count]) == expected

@@ -14,6 +14,7 @@ from coregw.store.rocksdb import MARKER, open_store
 from coregw.trust.document import decode_document
 from coregw.upkeep.backup import Repository
 from coregw.upkeep.repository import decode_manifest
+from tables import rows
 
 JSON = [
     b'{"\xff":1}',
@@ -41,7 +42,7 @@ def test_json_that_does_not_decode(content: bytes, tmp_path: Path) -> None:
         asyncio.run(open_store(tmp_path / "store"))
 
 
-@pytest.mark.parametrize("row", MSGPACK)
+@rows("row", MSGPACK)
 def test_rows_that_do_not_decode(row: bytes) -> None:
     with pytest.raises(StoreDamaged, match="the row of a published record is malformed"):
         decode_record(row)

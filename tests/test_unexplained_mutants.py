@@ -3,6 +3,7 @@
 import pytest
 
 import unexplained_mutants
+from tables import rows
 from unexplained_mutants import Mutant
 
 
@@ -27,7 +28,7 @@ VALUE = mutant("replace put -> bool with false", line="a && b", new="false")
 CONSTANT = mutant("replace << with >>", function="", line="const A: u32 = 1 << 9;", new=">>")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("row", "explained"),
     [
         (r"| `bits.rs`, `put` | `\|` becomes `^` | reason |", [OPERATOR]),

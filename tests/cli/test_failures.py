@@ -88,7 +88,7 @@ def test_a_full_store_is_not_blamed_on_the_connection(run: Run, gateway: str, tm
     assert "connection" not in refused.stderr
 
 
-@pytest.mark.parametrize(
+@rows(
     "command",
     [
         ["resolve", "ROOT", "docs/none"],
@@ -156,7 +156,7 @@ def test_a_wrong_cid_or_root_while_adding_is_exit_code_3(run: Run, gateway: str,
         assert (failed.exit_code, failed.stdout) == (3, "")
 
 
-@pytest.mark.parametrize(
+@rows(
     "command",
     [
         ["nonsense"],
@@ -182,7 +182,7 @@ def test_a_mistyped_command_is_recognized(run: Run, name: str, similar: str) -> 
     assert "Did you mean" not in run("xyzzy").stderr
 
 
-@pytest.mark.parametrize(
+@rows(
     ("assignment", "similar"),
     [("cach_bytes=1", "cache_bytes"), ("COREGW_PROT=1", "port"), ("xyzzy=1", None), ("port", None)],
 )
@@ -193,7 +193,7 @@ def test_a_mistyped_setting_is_recognized(run: Run, assignment: str, similar: st
     assert (f"did you mean {similar}?" in shown) if similar else ("did you mean" not in shown)
 
 
-@pytest.mark.parametrize("command", ["cat", "resolve", "ls", "tree", "stat"])
+@rows("command", ["cat", "resolve", "ls", "tree", "stat"])
 def test_a_path_is_relative_to_the_root(run: Run, root: str, command: str) -> None:
     refused = run(command, root, "/docs/readme")
     assert (refused.exit_code, refused.stdout) == (1, "")

@@ -126,7 +126,7 @@ def test_the_default_gateway_is_the_same_as_the_clients(run: Run) -> None:
     assert DEFAULT_GATEWAY in run("ls", "--help").stdout
 
 
-@pytest.mark.parametrize(
+@rows(
     ("arguments", "loaded"),
     [
         (["/usr/bin/coregw"], "rich_click"),

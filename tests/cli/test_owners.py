@@ -48,7 +48,8 @@ def make(tmp_path: Path, number: int = signal.SIGTERM) -> tuple[Path, str]:
 
 
 def run(*arguments: object) -> str:
-    done = serving.run(*arguments)
+    """Run a command in a process of its own: it becomes the owner of the store."""
+    done = serving.run(*arguments, before=lambda: None)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -21,6 +21,7 @@ from coregw.errors import InvalidInput, ProofError, RootNotFound, StorageFull, T
 from coregw.messages.roots import MAX_WHOLE_CAR_BYTES
 from coregw.store.memory import MemoryStore
 from gateways import Liar, Lie, Reply
+from tables import rows
 
 Results = list[dict[str, Any]]
 
@@ -167,7 +168,7 @@ def test_a_full_store_refuses_payloads() -> None:
         client.put_payloads([bytes([number]) * 30 for number in range(4)])
 
 
-@pytest.mark.parametrize("codec", ["no-such-codec", "", 0x303110, -1])
+@rows("codec", ["no-such-codec", "", 0x303110, -1])
 def test_an_unknown_codec_is_refused_before_a_payload_is_taken(client: Client, codec: str | int) -> None:
     datas = iter([b"a"])
     with pytest.raises(InvalidInput):
@@ -191,7 +192,7 @@ def test_presence_is_looked_up_in_batches(client: Client, liar: Liar) -> None:
     assert asked == [16_384, 3616]
 
 
-@pytest.mark.parametrize("bits", [b"", b"\x01", b"\x01\x00\x00", b"\x01\x02"], ids=["none", "less", "more", "beyond"])
+@rows("bits", [b"", b"\x01", b"\x01\x00\x00", b"\x01\x02"], ids=["none", "less", "more", "beyond"])
 def test_an_answer_without_one_bit_for_each_payload_is_refused(liar: Liar, bits: bytes) -> None:
     cids = [coregw.payload_cid(bytes([number])) for number in range(9)]
     assert liar(lambda reply: reply.with_body(b"\x81\x01")).has_payloads(cids) == [True, *[False] * 6, True, True]
@@ -297,7 +298,7 @@ def test_bare_proofs_are_asked_for_and_results_understood(liar: Liar, client: Cl
             lying(root, ["b", "d"])
 
 
-@pytest.mark.parametrize(
+@rows(
     ("forge", "check"),
     [
         (lambda proof: b"", "the bytes end inside a node"),
@@ -343,7 +344,7 @@ def _both(results: Results) -> None:
     results[0]["error"] = {"error": "path_not_found", "message": "no"}
 
 
-@pytest.mark.parametrize("lie", [_swapped, _retargeted, _both, lambda results: results[0].clear()])
+@rows("lie", [_swapped, _retargeted, _both, lambda results: results[0].clear()])
 def test_a_result_that_is_not_proven_is_refused(liar: Liar, client: Client, lie: Callable[[Results], object]) -> None:
     root = nested(client)
     with pytest.raises(ProofError):

@@ -16,6 +16,7 @@ from coregw.client import Client, ClientSettings, ConnectionOptions
 from coregw.errors import CoregwError, InvalidInput, Unauthorized, Unavailable
 from gateways import read_head, scripted_gateway
 from proxies import running_proxy
+from tables import rows
 
 DATA = b"the payload"
 CID = coregw.payload_cid(DATA)
@@ -78,7 +79,7 @@ def test_the_netrc_of_the_home_folder_is_not_read(call: Call, tmp_path: Path, mo
     assert value(heads[0], "Authorization") == []
 
 
-@pytest.mark.parametrize(
+@rows(
     "options",
     [
         {"headers": {"X-Key": "hunter2\r\nX-Evil: 1"}},
@@ -143,7 +144,7 @@ def test_a_proxy_is_used_also_for_loopback_if_it_is_given(
 
 
 @both_clients
-@pytest.mark.parametrize("proxy", ["http://user:hunter2@127.0.0.1:1", "socks5h://user:hunter2@127.0.0.1:1"])
+@rows("proxy", ["http://user:hunter2@127.0.0.1:1", "socks5h://user:hunter2@127.0.0.1:1"])
 def test_a_proxy_that_is_away_is_not_shown_with_its_password(call: Call, proxy: str) -> None:
     with pytest.raises(Unavailable) as raised:
         call("http://127.0.0.1:2", ONCE, "get_payload", CID, connection=ConnectionOptions(proxy=proxy))
@@ -158,7 +159,7 @@ def test_a_malformed_proxy_of_the_environment_is_not_shown(call: Call, monkeypat
     assert "hunter2" not in shown(raised.value)
 
 
-@pytest.mark.parametrize("proxy", ["127.0.0.1:3128", "ftp://hunter2@h", "http://hunter2@h/x", "http://hunter2@h:x"])
+@rows("proxy", ["127.0.0.1:3128", "ftp://hunter2@h", "http://hunter2@h/x", "http://hunter2@h:x"])
 def test_the_address_of_a_proxy_is_checked(proxy: str) -> None:
     with pytest.raises(InvalidInput, match="proxy: expected a URL") as raised:
         Client(connection=ConnectionOptions(proxy=proxy))

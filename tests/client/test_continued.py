@@ -21,6 +21,7 @@ from coregw.client.static.upstream import HttpUpstream
 from coregw.client.transport.gateways import Address, Retries
 from coregw.errors import CoregwError, ProofError, TooLarge, Unavailable
 from gateways import names, scripted_gateway
+from tables import rows
 
 DATA = os.urandom(700_001)
 CID = payload_cid(DATA)
@@ -150,7 +151,7 @@ def test_another_gateway_continues() -> None:
 
 
 @both_clients
-@pytest.mark.parametrize(
+@rows(
     "lie",
     [
         ("200 OK", {}, DATA),  # begins anew
@@ -176,7 +177,7 @@ def test_an_answer_that_does_not_continue_is_no_failure(call: Call, lie: Answer)
 
 
 @both_clients
-@pytest.mark.parametrize("header", [{}, {"Content-Range": f"bytes 0-{len(DATA) - 1}/{len(DATA)}"}], ids=["none", "0"])
+@rows("header", [{}, {"Content-Range": f"bytes 0-{len(DATA) - 1}/{len(DATA)}"}], ids=["none", "0"])
 def test_another_range_than_was_requested_is_refused(call: Call, header: dict[str, str]) -> None:
     lies = {PIECE: ("206 Partial Content", header, DATA[PIECE:])}
     with Cutting(served(lies=lies)).running() as cutting, pytest.raises(ProofError, match="not what follows byte"):

@@ -13,6 +13,7 @@ import coregw
 from coregw.client import AsyncClient, Client, ClientSettings
 from coregw.errors import CoregwError, InvalidInput
 from gateways import aborted, scripted_gateway
+from tables import rows
 
 ONCE = ClientSettings(attempts=1)
 CID = coregw.payload_cid(b"x")
@@ -66,7 +67,7 @@ def test_credentials_are_not_shown_if_the_gateway_is_unreachable() -> None:
     assert "hunter2" not in "".join(map(shown, errors))
 
 
-@pytest.mark.parametrize(
+@rows(
     "url",
     [
         "ftp://user:hunter2@host",

@@ -18,6 +18,7 @@ from coregw import _core
 from coregw.client import AsyncClient, Client, Difference
 from coregw.errors import InvalidInput, ProofError, RootNotFound
 from gateways import Liar, Reply
+from tables import rows
 
 Json = dict[str, Any]
 
@@ -47,7 +48,7 @@ def test_every_difference_is_yielded_once_in_key_order(client: Client, roots: tu
     assert list(client.diff(roots[0], coregw.Cid(roots[0]))) == []
 
 
-@pytest.mark.parametrize("prefix", ["many", "many/0042", "gone", "a b", "a b/#?&=+%", "nothing"])
+@rows("prefix", ["many", "many/0042", "gone", "a b", "a b/#?&=+%", "nothing"])
 def test_only_differences_at_and_below_the_prefix_are_yielded(
     client: Client, roots: tuple[str, str], prefix: str
 ) -> None:
@@ -62,7 +63,7 @@ async def test_the_asyncio_client_yields_the_same(gateway: str) -> None:
         assert [difference async for difference in client.diff(*roots)] == expected()
 
 
-@pytest.mark.parametrize(
+@rows(
     "lie",
     [
         lambda document: document["entries"].pop(),
@@ -112,7 +113,7 @@ def test_a_root_that_is_not_held_is_not_found(client: Client, roots: tuple[str, 
         list(client.diff(roots[0], coregw.Map({"never": cid("stored")}).root))
 
 
-@pytest.mark.parametrize(
+@rows(
     ("b", "prefix"),
     [
         (cid("a payload"), ""),

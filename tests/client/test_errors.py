@@ -85,7 +85,7 @@ def test_an_error_answer_without_a_code_is_mapped_by_its_status(
     assert type(raised.value) is kind
 
 
-@pytest.mark.parametrize(
+@rows(
     "operation",
     [
         lambda client: client.prove_key(ROOT, "a"),
@@ -198,7 +198,7 @@ def test_an_answer_that_takes_too_long_is_unavailable(liar: Liar) -> None:
         liar(lambda reply: reply, hasty).create_root({})
 
 
-@pytest.mark.parametrize(
+@rows(
     "url",
     ["", "127.0.0.1:8080", "ftp://host", "http://", "http://host?q=1", "http://host#f", "http://[::1", "file:///"],
 )
@@ -207,8 +207,8 @@ def test_an_invalid_gateway_address_is_refused(url: str) -> None:
         Client(url)
 
 
-@pytest.mark.parametrize("setting", ["attempts", "connect_seconds", "max_payload_bytes", "max_entries"])
-@pytest.mark.parametrize("value", [0, -1])
+@rows("setting", ["attempts", "connect_seconds", "max_payload_bytes", "max_entries"])
+@rows("value", [0, -1])
 def test_settings_must_be_above_zero(setting: str, value: int) -> None:
     with pytest.raises(errors.InvalidInput, match=setting):
         ClientSettings(**{setting: value})

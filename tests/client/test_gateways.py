@@ -21,6 +21,7 @@ from coregw.client.transport.gateways import REFUSED_REST_SECONDS, REST_SECONDS,
 from coregw.errors import InvalidInput, ProofError, StorageFull, Unauthorized, Unavailable
 from fronts import front
 from gateways import Reply, honest_gateway, lying_gateway, scripted_gateway
+from tables import rows
 
 DATA = b"the payload"
 CID = coregw.payload_cid(DATA)
@@ -105,7 +106,7 @@ def test_what_is_reported_late_of_another_gateway_changes_nothing() -> None:
     assert chosen.gateways.switches == 1
 
 
-@pytest.mark.parametrize("given", [[], [URLS[0], URLS[0] + "/"], [URLS[0], "static+http://host"], [URLS[0], "host"]])
+@rows("given", [[], [URLS[0], URLS[0] + "/"], [URLS[0], "static+http://host"], [URLS[0], "host"]])
 def test_a_list_of_addresses_is_checked(given: list[str]) -> None:
     with pytest.raises(InvalidInput, match="gateway address"):
         Client(given)
@@ -125,7 +126,7 @@ def test_the_next_gateway_is_asked_if_one_does_not_answer(call: Call, gateway: s
 
 
 @both_clients
-@pytest.mark.parametrize("status", [502, 503, 504])
+@rows("status", [502, 503, 504])
 def test_the_next_gateway_is_asked_if_one_is_unavailable(call: Call, gateway: str, status: int) -> None:
     with lying_gateway(lambda reply: reply.with_body(b"", status)) as unavailable:
         assert call([unavailable, gateway], ROUND, "put_payload", DATA) == CID

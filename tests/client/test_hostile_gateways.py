@@ -25,14 +25,15 @@ from coregw.client.transport.gateways import Target
 from coregw.client.transport.handle import Handle
 from coregw.errors import ProofError, TooLarge, Unavailable
 from gateways import aborted, read_head, scripted_gateway
+from tables import rows
 
 ONCE = ClientSettings(attempts=1)
 RAW = 0x55
 DATA = bytes(range(256)) * (3 * CHUNK_BYTES // 256)
 
 
-@pytest.mark.parametrize("size", [2, 5000])
-@pytest.mark.parametrize("at_once", [1, 100])
+@rows("size", [2, 5000])
+@rows("at_once", [1, 100])
 def test_an_answer_in_tiny_chunks_takes_as_much_memory_as_its_bytes(size: int, at_once: int) -> None:
     """A chunked body may have chunks of one byte; an object for each of them takes thirty times as much."""
     memory, count = Memory(), 1_000_000 // size
@@ -156,7 +157,7 @@ def not_reading(connection: socket.socket) -> None:
 
 
 @both_clients
-@pytest.mark.parametrize(
+@rows(
     "script",
     [
         pytest.param(forever(b"", b"HTTP/1.1 102 Processing\r\n\r\n"), id="informational answers"),
@@ -187,7 +188,7 @@ def test_a_streamed_payload_gets_time_for_its_bytes(call: Call, tmp_path: Path) 
 
 
 @both_clients
-@pytest.mark.parametrize("digits", ["0" * 5000 + "2", "9" * 18, "9" * 30, "9" * 5000])
+@rows("digits", ["0" * 5000 + "2", "9" * 18, "9" * 30, "9" * 5000])
 def test_a_content_length_of_any_number_of_digits_is_a_length(call: Call, digits: str) -> None:
     def script(connection: socket.socket) -> None:
         read_head(connection)

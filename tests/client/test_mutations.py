@@ -13,6 +13,7 @@ from coregw.client import AsyncClient, Client
 from coregw.errors import Conflict, InvalidInput, PathNotFound, ProofError, RootNotFound
 from coregw.messages import Change, Delta, Endpoint
 from gateways import Liar, Reply
+from tables import rows
 
 Json = dict[str, Any]
 
@@ -84,7 +85,7 @@ async def test_the_asyncio_client_returns_the_same(gateway: str) -> None:
         assert (await client.mutate(new, [added])).new_root == coregw.Map(AFTER | {"x": cid("x")}).root
 
 
-@pytest.mark.parametrize(
+@rows(
     "lie",
     [
         lambda receipt: receipt.update(new_root=coregw.Map({"mine": cid("mine")}).root),

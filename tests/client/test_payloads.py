@@ -21,6 +21,7 @@ from coregw.client import AsyncClient, Client, ClientSettings
 from coregw.client.files import CHUNK_BYTES, Upload
 from coregw.errors import Conflict, InvalidInput, PayloadNotFound, ProofError, TooLarge, Unavailable
 from gateways import Liar, Reply, names
+from tables import rows
 
 Change = Callable[[bytes], bytes]
 
@@ -33,9 +34,9 @@ def cid_of(code: bytes, digest: bytes) -> str:
     return "b" + base64.b32encode(binary).decode().lower().rstrip("=")
 
 
-@pytest.mark.parametrize("hash", ["sha2-256", "blake3"])
-@pytest.mark.parametrize("codec", ["raw", "dag-cbor", "0x55"])
-@pytest.mark.parametrize("data", [b"", b"hello", DATA], ids=["empty", "small", "chunks"])
+@rows("hash", ["sha2-256", "blake3"])
+@rows("codec", ["raw", "dag-cbor", "0x55"])
+@rows("data", [b"", b"hello", DATA], ids=["empty", "small", "chunks"])
 def test_a_stored_payload_is_returned_for_its_cid(client: Client, data: bytes, codec: str, hash: str) -> None:
     cid = client.put_payload(data, codec, hash)
     assert cid == coregw.payload_cid(data, codec, hash)
@@ -108,7 +109,7 @@ def test_payloads_are_verified_with_every_hash_function(liar: Liar, tmp_path: Pa
     assert names(tmp_path) == ["right"]
 
 
-@pytest.mark.parametrize(
+@rows(
     "answer",
     [
         b'{"cid": "%s"}' % coregw.payload_cid(b"other").encode(),
@@ -247,7 +248,7 @@ def test_a_full_store_is_not_retried(liar: Liar) -> None:
 
 
 @both_clients
-@pytest.mark.parametrize("kind", [bytearray, memoryview, lambda data: memoryview(b"x" + data)[1:]])
+@rows("kind", [bytearray, memoryview, lambda data: memoryview(b"x" + data)[1:]])
 def test_payloads_are_taken_from_any_buffer(call: Call, gateway: str, kind: Callable[[bytes], Any]) -> None:
     cid = coregw.payload_cid(b"hello")
     assert call(gateway, ClientSettings(), "put_payload", kind(b"hello")) == cid

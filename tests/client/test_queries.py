@@ -13,6 +13,7 @@ import coregw
 from coregw.client import Client, query
 from coregw.errors import IndexNotFound, InvalidInput, PathNotFound, ProofError, RootNotFound, UnprovenAbsence
 from gateways import Liar, Reply
+from tables import rows
 
 Json = dict[str, Any]
 Change = Callable[[Json], object]
@@ -103,8 +104,8 @@ def test_a_scan_returns_entries_in_key_order_without_gaps(client: Client, root: 
     assert not rest.more
 
 
-@pytest.mark.parametrize("lie", [flip, swap], ids=["one bit of the proof", "another target"])
-@pytest.mark.parametrize(
+@rows("lie", [flip, swap], ids=["one bit of the proof", "another target"])
+@rows(
     "request_from",
     [
         lambda client, root, listed: client.resolve(root, "docs/readme"),
@@ -120,7 +121,7 @@ def test_a_tampered_answer_is_refused(liar: Liar, root: str, listed: str, reques
         request_from(liar(changed(lie)), root, listed)
 
 
-@pytest.mark.parametrize(
+@rows(
     "lie",
     [
         flip,
@@ -157,7 +158,7 @@ def test_a_valid_answer_for_another_root_is_refused(liar: Liar, client: Client, 
         liar(lambda reply: reply.with_body(answer)).resolve(root, "docs/readme")
 
 
-@pytest.mark.parametrize(
+@rows(
     "body",
     [
         b'{"error": "path_not_found", "message": "gone"}',
@@ -189,7 +190,7 @@ def test_an_inclusion_proof_presented_as_absence_is_refused(liar: Liar, client: 
         liar(lambda reply: reply.with_body(body, 404)).read_key(root, "docs/readme")
 
 
-@pytest.mark.parametrize("answer", [b"", b"{}", b"null", b"[" * 100_000, b"\xff", b'{"profile": "x"}'])
+@rows("answer", [b"", b"{}", b"null", b"[" * 100_000, b"\xff", b'{"profile": "x"}'])
 def test_a_malformed_answer_is_refused(liar: Liar, root: str, answer: bytes) -> None:
     with pytest.raises(ProofError):
         liar(lambda reply: reply.with_body(answer)).resolve(root, "docs/readme")
@@ -200,7 +201,7 @@ def test_a_proof_error_names_the_query(liar: Liar, root: str) -> None:
         liar(changed(flip)).resolve(root, "docs/readme")
 
 
-@pytest.mark.parametrize("path", ["a//b", "/a", "a/", ["a/b"], ["\ud800"], [""], "x" * 5000])
+@rows("path", ["a//b", "/a", "a/", ["a/b"], ["\ud800"], [""], "x" * 5000])
 def test_an_invalid_path_is_not_sent(liar: Liar, root: str, path: str | list[str]) -> None:
     def lie(reply: Reply) -> Reply:
         raise AssertionError("the request was sent")
@@ -210,7 +211,7 @@ def test_an_invalid_path_is_not_sent(liar: Liar, root: str, path: str | list[str
     assert str(refused.value).startswith(f"{path!r:.200}: ")
 
 
-@pytest.mark.parametrize("bad", ["", "no cid", "../../healthz", b"\x01", "bafkqaaaa"])
+@rows("bad", ["", "no cid", "../../healthz", b"\x01", "bafkqaaaa"])
 def test_an_invalid_cid_is_not_sent(liar: Liar, bad: str | bytes) -> None:
     def lie(reply: Reply) -> Reply:
         raise AssertionError("the request was sent")

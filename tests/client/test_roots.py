@@ -11,14 +11,15 @@ import coregw
 from coregw.client import Client, ClientSettings
 from coregw.errors import InvalidInput, ProofError, RootNotFound
 from gateways import Liar, Reply
+from tables import rows
 
 
 def cid(number: int) -> str:
     return coregw.payload_cid(b"%d" % number)
 
 
-@pytest.mark.parametrize("suite", ["sha2-256", "blake3"])
-@pytest.mark.parametrize("count", [0, 1, 500])
+@rows("suite", ["sha2-256", "blake3"])
+@rows("count", [0, 1, 500])
 def test_a_map_is_stored_under_the_locally_computed_root(client: Client, count: int, suite: str) -> None:
     arcs = {f"a/{number}": cid(number) for number in range(count)}
     root = client.create_root(arcs, suite)
@@ -50,8 +51,8 @@ def test_cids_are_accepted_as_text_bytes_and_objects(client: Client) -> None:
     assert client.create_list(list(forms.values())) == coregw.List([cid(1)] * 3).root
 
 
-@pytest.mark.parametrize("suite", ["sha2-256", "blake3"])
-@pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 50])
+@rows("suite", ["sha2-256", "blake3"])
+@rows("count", [0, 1, 2, 7, 8, 50])
 def test_a_list_created_in_several_mutations_has_the_locally_computed_root(
     gateway: str, count: int, suite: str
 ) -> None:
@@ -87,13 +88,13 @@ def test_a_base_that_is_not_held_is_refused(client: Client) -> None:
         client.create_list([cid(2)], base=coregw.Map({"not": cid(1), "stored": cid(2)}).root)
 
 
-@pytest.mark.parametrize("sizes", [[1], [1, 2, 3], [0, 1], [2**53, 1], [-1, 1]])
+@rows("sizes", [[1], [1, 2, 3], [0, 1], [2**53, 1], [-1, 1]])
 def test_invalid_sizes_are_refused(client: Client, sizes: list[int]) -> None:
     with pytest.raises(InvalidInput):
         client.create_list([cid(1), cid(2)], sizes)
 
 
-@pytest.mark.parametrize("path", ["", "a//b", "/", "a/", "x" * 4097, "\ud800"])
+@rows("path", ["", "a//b", "/", "a/", "x" * 4097, "\ud800"])
 def test_invalid_paths_are_refused(client: Client, path: str) -> None:
     with pytest.raises(InvalidInput):
         client.create_root({path: cid(1)})
@@ -104,7 +105,7 @@ def test_an_unknown_suite_is_refused(client: Client) -> None:
         client.create_root({}, "md5")
 
 
-@pytest.mark.parametrize(
+@rows(
     "root",
     [coregw.Map({"another": cid(1)}).root, coregw.List([cid(1)]).root, cid(1), "no cid", ""],
     ids=["another map", "a list", "a payload", "no cid", "nothing"],
@@ -115,12 +116,12 @@ def test_a_root_other_than_the_computed_one_is_refused(liar: Liar, root: str) ->
         lying.create_root({"a": cid(1)})
 
 
-@pytest.mark.parametrize(
+@rows(
     "new_root",
     [coregw.List([cid(1)]).root, coregw.Map({"a": cid(1)}).root, cid(1), "../../../healthz", ""],
     ids=["another list", "a map", "a payload", "a way out", "nothing"],
 )
-@pytest.mark.parametrize("at", [1, 2], ids=["first mutation", "last mutation"])
+@rows("at", [1, 2], ids=["first mutation", "last mutation"])
 def test_a_list_root_other_than_the_computed_one_is_refused(liar: Liar, new_root: str, at: int) -> None:
     mutations: list[str] = []
 

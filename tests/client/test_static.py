@@ -43,6 +43,7 @@ from static_trees import (
     replaced,
     sample,
 )
+from tables import rows
 
 SERVERS = [python_server, pytest.param(nginx_server, marks=needs_nginx)]
 
@@ -231,7 +232,7 @@ def test_a_server_that_is_away_is_unavailable_and_each_object_is_requested_again
     assert asked == [f"/v1/roots/{root}"] * 4
 
 
-@pytest.mark.parametrize("text", ["static+ftp://a", "static+", "static+http://a?b", "gopher+http://a"])
+@rows("text", ["static+ftp://a", "static+", "static+http://a?b", "gopher+http://a"])
 def test_an_address_is_checked(text: str) -> None:
     with pytest.raises(InvalidInput, match="expected a URL"):
         Client(text)

@@ -23,6 +23,7 @@ from coregw.client import Client, ClientSettings, ConnectionOptions
 from coregw.client.transport.gateways import Address, Gateways, Retries
 from coregw.errors import InvalidInput, TooLarge, Unavailable
 from gateways import read_head, scripted_gateway
+from tables import rows
 
 DATA = b"the payload"
 CID = coregw.payload_cid(DATA)
@@ -47,7 +48,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r
 
 
 @both_clients
-@pytest.mark.parametrize(
+@rows(
     "pieces",
     [
         pytest.param([b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 X\r\nLink: y\r\n\r\n", OK, DATA], id="1xx"),
@@ -65,7 +66,7 @@ def test_every_form_of_an_answer_is_read(call: Call, pieces: list[bytes]) -> Non
 
 
 @both_clients
-@pytest.mark.parametrize(
+@rows(
     "pieces",
     [
         pytest.param([b""], id="nothing"),
@@ -240,7 +241,7 @@ def unavailable(after: bytes) -> bytes:
 
 
 @both_clients
-@pytest.mark.parametrize("after", [b"61", b"Fri, 01 Jan 2100 00:00:00 GMT", b"9" * 400])
+@rows("after", [b"61", b"Fri, 01 Jan 2100 00:00:00 GMT", b"9" * 400])
 def test_a_retry_that_the_gateway_asks_for_too_late_is_not_made(call: Call, after: bytes) -> None:
     with scripted_gateway(sending(unavailable(after))) as url, pytest.raises(Unavailable) as raised:
         call(url, ClientSettings(), "get_payload", CID)
@@ -249,7 +250,7 @@ def test_a_retry_that_the_gateway_asks_for_too_late_is_not_made(call: Call, afte
 
 
 @both_clients
-@pytest.mark.parametrize("after", [b"0", b"Thu, 01 Jan 1970 00:00:00 GMT", b"soon", b"-1", b""])
+@rows("after", [b"0", b"Thu, 01 Jan 1970 00:00:00 GMT", b"soon", b"-1", b""])
 def test_a_retry_waits_at_least_for_the_backoff(call: Call, after: bytes) -> None:
     answers = iter([unavailable(after), OK + DATA])
 

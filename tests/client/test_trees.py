@@ -10,6 +10,7 @@ import coregw
 from coregw.client import Client, ClientSettings, Entry
 from coregw.errors import InvalidInput, PathNotFound, ProofError, RootNotFound, TooLarge
 from gateways import Liar, Reply
+from tables import rows
 
 
 def cid(text: str) -> str:
@@ -116,7 +117,7 @@ def test_a_walk_refuses_too_many_entries(gateway: str) -> None:
                 list(client.walk(client.create_root(arcs)))
 
 
-@pytest.mark.parametrize(
+@rows(
     ("path", "expected"),
     [
         ("", ("root", [])),
@@ -149,7 +150,7 @@ def nested_tree(client: Client) -> str:
 ABSENT = ["docs/b", "no", "docs/a/x", "sub/none", "list/2", f"list/{2**53}", "list/00", "list/0/x", "list/1/no"]
 
 
-@pytest.mark.parametrize("path", ABSENT)
+@rows("path", ABSENT)
 def test_locating_an_absent_path_proves_that_it_is_absent(client: Client, path: str) -> None:
     with pytest.raises(PathNotFound, match=f"nothing at or below '{path}' in bagi[a-z0-9]*: proven"):
         client.locate(nested_tree(client), path)
@@ -160,7 +161,7 @@ def test_an_absence_in_a_root_that_is_not_held_is_not_proven(client: Client) -> 
         client.locate(coregw.Map({"never": cid("stored")}).root, "never")
 
 
-@pytest.mark.parametrize("path", NESTED)
+@rows("path", NESTED)
 def test_a_path_that_the_gateway_denies_is_not_proven_absent(client: Client, liar: Liar, path: str) -> None:
     root = nested_tree(client)
     denial = b'{"error":"path_not_found","message":"no"}'
@@ -186,7 +187,7 @@ def test_the_proof_of_an_absence_has_a_bound(gateway: str) -> None:
             client.locate(nested, "a/a/a/a/a/none")
 
 
-@pytest.mark.parametrize("window", [1, 1000, 2500, 1 << 20])
+@rows("window", [1, 1000, 2500, 1 << 20])
 def test_the_contents_of_a_chunked_file_are_complete_for_every_window(gateway: str, window: int) -> None:
     chunks = [os.urandom(1000) for _ in range(9)] + [b"end"]
     with Client(gateway, ClientSettings(window_bytes=window)) as client:

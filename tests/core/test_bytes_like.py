@@ -246,13 +246,13 @@ def test_bytes_are_taken_from_any_buffer(name: str) -> None:
         assert outcome(CALLS[name], kind) == expected
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@rows("kind", KINDS)
 def test_binary_cids_are_taken_from_any_buffer(kind: As) -> None:
     assert Cid(kind(bytes(Cid(HELLO)))) == Cid(HELLO)
     assert Map({"a": kind(bytes(Cid(HELLO)))}).root == Map({"a": HELLO}).root
 
 
-@pytest.mark.parametrize("wrong", [5, [1, 2], None, "text", object()])
+@rows("wrong", [5, [1, 2], None, "text", object()])
 def test_nothing_else_is_taken_for_bytes(wrong: object) -> None:
     for call in (_core.payload_cid, _core.chunk_sizes, _core.block_cid, _core.check_json):
         with pytest.raises(TypeError, match="bytes"):

@@ -78,7 +78,7 @@ def test_an_invalid_cid_is_refused(bad: str | bytes) -> None:
     assert caught.value.code == "invalid_cid"
 
 
-@pytest.mark.parametrize("given", [None, 5, True, [RAW], ()])
+@rows("given", [None, 5, True, [RAW], ()])
 def test_a_cid_of_a_wrong_type_is_a_type_error(given: object) -> None:
     with pytest.raises(TypeError, match="a CID is a str, bytes or a Cid"):
         Cid(given)  # type: ignore[arg-type]

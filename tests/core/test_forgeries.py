@@ -9,6 +9,7 @@ import pytest
 import coregw
 from coregw import Change, Conflict, InvalidInput, ProofError
 from forging import LIST, MAP, Part, binary, list_inner, list_leaf, list_stub, map_inner, map_leaf, map_stub
+from tables import rows
 
 A, B, C = (coregw.payload_cid(text) for text in (b"a", b"b", b"c"))
 TREE = coregw.Map({"a/b": A, "a/c": B, "a/d/e": C, "b": A, "c/x": B})
@@ -125,7 +126,7 @@ def test_list_of_another_shape_is_refused() -> None:
         refuse_list(list_inner(*sides), "another shape", index=2)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("key", "why"),
     [
         (b"b", "no terminator"),
@@ -145,7 +146,7 @@ def test_invalid_key_is_refused(key: bytes, why: str) -> None:
     refuse_map(map_leaf(key, binary(A)), why)
 
 
-@pytest.mark.parametrize(
+@rows(
     "target",
     [
         b"",

@@ -122,7 +122,7 @@ def test_no_memory_is_reserved_by_a_declared_length(expression: str, expected: s
     assert outcome(expression) == expected
 
 
-@pytest.mark.parametrize(
+@rows(
     "expression",
     [
         "List(itertools.repeat(CID))",
@@ -272,7 +272,7 @@ def test_an_integer_out_of_range_is_an_ordinary_error(number: int) -> None:
         LIST[number if number > 0 else number - len(LIST)]
 
 
-@pytest.mark.parametrize("step", [1 << 53, (1 << 63) - 1, 1 << 63, 1 << 100])
+@rows("step", [1 << 53, (1 << 63) - 1, 1 << 63, 1 << 100])
 def test_a_slice_takes_every_step_that_a_plain_list_takes(step: int) -> None:
     plain = list(LIST)
     for cut in (slice(5, None, step), slice(9, 0, -step), slice(None, None, step), slice(-step, step, 3)):
@@ -370,16 +370,14 @@ def test_threads_that_share_an_object_get_results_or_ordinary_errors() -> None:
 # --------------------------------------------------------------------------- copies, subclasses, construction
 
 
-@pytest.mark.parametrize(
-    "made", [PayloadHasher(), _core.PageCache(1 << 20), iter(MAP), iter(LIST)], ids=lambda made: type(made).__name__
-)
+@rows("made", [PayloadHasher(), _core.PageCache(1 << 20), iter(MAP), iter(LIST)], ids=lambda made: type(made).__name__)
 def test_objects_with_hidden_state_can_be_neither_copied_nor_pickled(made: object) -> None:
     for take in (copy.copy, copy.deepcopy, pickle.dumps, lambda value: pickle.dumps(value, 0)):
         with pytest.raises((TypeError, pickle.PicklingError), match=r"(cannot|[Cc]an't) pickle"):
             take(made)
 
 
-@pytest.mark.parametrize("made", [Map, List, coregw.Cid, PayloadHasher])
+@rows("made", [Map, List, coregw.Cid, PayloadHasher])
 def test_a_class_of_the_extension_has_no_subclasses_and_no_empty_instances(made: type) -> None:
     with pytest.raises(TypeError, match="base type"):
         type("Sub", (made,), {})

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import coregw
 from coregw import Change, Conflict, IndexNotFound, InvalidInput, ProofError
+from tables import rows
 
 CIDS = [coregw.payload_cid(bytes([number])) for number in range(8)]
 
@@ -115,7 +116,7 @@ def test_a_list_matches_sequence_patterns() -> None:
             pytest.fail("not matched as a sequence")
 
 
-@pytest.mark.parametrize(
+@rows(
     "sizes",
     [None, [1 + 7 * (i % 5) for i in range(3000)], [1 << 30] + [1] * 2999, [1] * 2999 + [1 << 30]],
     ids=["all 1", "mixed", "a large one first", "a large one last"],
@@ -141,13 +142,13 @@ def test_an_empty_list_has_proofs_and_can_grow(suite: str) -> None:
     assert applied.tree.apply([Change(0, CIDS[0], None)]).tree == built
 
 
-@pytest.mark.parametrize("index", ["0", 1.0, None, [0]])
+@rows("index", ["0", 1.0, None, [0]])
 def test_an_index_of_a_wrong_type_is_a_type_error(index: object) -> None:
     with pytest.raises(TypeError, match="index of a List is an int or a slice"):
         coregw.List(CIDS)[index]  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("elements", "sizes", "error", "message"),
     [
         (5, None, TypeError, "iterable"),
@@ -168,7 +169,7 @@ def test_invalid_elements_and_sizes_are_refused_with_their_place(
         coregw.List(elements, sizes)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("index", [8, -9, 1 << 60, -(1 << 60), 1 << 70, -(1 << 70)])
+@rows("index", [8, -9, 1 << 60, -(1 << 60), 1 << 70, -(1 << 70)])
 def test_an_index_out_of_range_is_an_index_error(index: int) -> None:
     with pytest.raises(IndexError) as caught:
         coregw.List(CIDS)[index]
@@ -176,7 +177,7 @@ def test_an_index_out_of_range_is_an_index_error(index: int) -> None:
     assert caught.value.code == "path_not_found"
 
 
-@pytest.mark.parametrize("sizes", [[1] * 7, [1] * 9, [0] + [1] * 7, [(1 << 53) - 1] + [1] * 7, [-1] + [1] * 7])
+@rows("sizes", [[1] * 7, [1] * 9, [0] + [1] * 7, [(1 << 53) - 1] + [1] * 7, [-1] + [1] * 7])
 def test_wrong_counts_and_sums_of_sizes_are_refused(sizes: list[int]) -> None:
     with pytest.raises(InvalidInput):
         coregw.List(CIDS, sizes)
@@ -244,7 +245,7 @@ def test_changes_give_the_new_list_and_a_valid_transition_proof(
     assert coregw.verify_changes(start.root, changes, applied.proof) == applied.tree.root
 
 
-@pytest.mark.parametrize(
+@rows(
     "changes",
     [
         [Change(9, None, CIDS[0])],
@@ -261,7 +262,7 @@ def test_inconsistent_changes_are_a_conflict(changes: list[Change]) -> None:
         coregw.List(CIDS).apply(changes)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("changes", "error", "message"),
     [
         ([], InvalidInput, "at least one is required"),
@@ -285,7 +286,7 @@ def test_a_change_may_replace_the_size_alone() -> None:
     assert applied.tree.total_size == 16
 
 
-@pytest.mark.parametrize("bound", [-1, 1 << 53, True, 1.0, "1", None])
+@rows("bound", [-1, 1 << 53, True, 1.0, "1", None])
 def test_an_invalid_bound_or_index_is_refused(bound: object) -> None:
     built = coregw.List(CIDS)
     error = InvalidInput if type(bound) is int else TypeError

@@ -97,7 +97,7 @@ def test_changes_give_the_new_map_and_a_valid_transition_proof(
     assert coregw.verify_changes(start.root, changes, applied.proof) == applied.tree.root
 
 
-@pytest.mark.parametrize(
+@rows(
     ("change", "code"),
     [
         (Change("docs", None, TWO), "before_mismatch"),
@@ -145,7 +145,7 @@ def test_one_proof_of_many_paths_gives_their_targets_in_the_order_asked() -> Non
     assert len(proof) < sum(len(single) for single in built.prove_many(paths))
 
 
-@pytest.mark.parametrize(
+@rows(
     ("paths", "place"),
     [
         ([], "keys"),
@@ -217,7 +217,7 @@ def test_a_malformed_window_is_refused(window: tuple[object, ...], error: type[E
         coregw.Map(ARCS).scan(*window)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("changes", "error", "message"),
     [
         ([], InvalidInput, "at least one is required"),

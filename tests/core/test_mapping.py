@@ -12,6 +12,7 @@ import pytest
 
 import coregw
 from coregw import InvalidInput, PathNotFound
+from tables import rows
 
 ONE, TWO, THREE = (coregw.payload_cid(text) for text in (b"one", b"two", b"three"))
 ARCS = {"docs/readme": ONE, "docs/guide/intro": TWO, "docs": THREE, "@payload": ONE, "é/日本": TWO}
@@ -33,7 +34,7 @@ def test_a_map_is_a_mapping_in_key_order() -> None:
     assert "docs/guide/intro" in built
 
 
-@pytest.mark.parametrize("invalid", [5, None, b"docs", "", "/", "a//b", [], [""], ["a/b"], [1]])
+@rows("invalid", [5, None, b"docs", "", "/", "a//b", [], [""], ["a/b"], [1]])
 def test_a_malformed_path_is_not_in_a_map(invalid: object) -> None:
     assert invalid not in coregw.Map(ARCS)
 
@@ -127,7 +128,7 @@ def test_every_form_of_the_same_arcs_gives_the_same_root() -> None:
     assert [coregw.Map(form).root for form in forms] == [root] * len(forms)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("invalid", "message"),
     [
         (5, "iterable"),
@@ -211,7 +212,7 @@ def test_an_absent_path_is_a_key_error_with_an_error_code() -> None:
     assert "docs/nothing" in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("bad", "code"),
     [
         ({"a//b": ONE}, "invalid_path"),

@@ -141,7 +141,7 @@ def test_a_check_matches_when_exactly_the_bytes_of_the_cid_have_come(
     assert not check.matches()
 
 
-@pytest.mark.parametrize("data", ["text", None, 5, [1], ()])
+@rows("data", ["text", None, 5, [1], ()])
 def test_a_payload_of_another_type_than_bytes_is_a_type_error(data: object) -> None:
     with pytest.raises(TypeError):
         coregw.payload_cid(data)  # type: ignore[arg-type]
@@ -151,14 +151,12 @@ def test_a_payload_of_another_type_than_bytes_is_a_type_error(data: object) -> N
         payload_matches(coregw.payload_cid(b""), data)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("given", "code"), [(None, 0x55), ("raw", 0x55), ("85", 0x55), ("0x55", 0x55), (85, 0x55), ("dag-cbor", 0x71)]
-)
+@rows(("given", "code"), [(None, 0x55), ("raw", 0x55), ("85", 0x55), ("0x55", 0x55), (85, 0x55), ("dag-cbor", 0x71)])
 def test_a_codec_is_a_name_or_a_number(given: str | int | None, code: int) -> None:
     assert codec_code(given) == code
 
 
-@pytest.mark.parametrize("given", ["", "no-such-codec", "0x303110", 0x300000, 0x30FFFF, -1, 1 << 64, "0b1", "1e3"])
+@rows("given", ["", "no-such-codec", "0x303110", 0x300000, 0x30FFFF, -1, 1 << 64, "0b1", "1e3"])
 def test_an_unknown_codec_and_the_codecs_of_roots_are_refused(given: str | int) -> None:
     with pytest.raises(InvalidInput) as caught:
         codec_code(given)
@@ -174,7 +172,7 @@ def test_every_name_of_the_multicodec_table_has_its_number() -> None:
         assert codec_code(codec.name) == codec_code(str(codec.code)) == codec.code
 
 
-@pytest.mark.parametrize("given", [True, 1.5, b"raw", ["raw"]])
+@rows("given", [True, 1.5, b"raw", ["raw"]])
 def test_a_codec_of_a_wrong_type_is_a_type_error(given: object) -> None:
     with pytest.raises(TypeError, match="a codec is a str or an int"):
         codec_code(given)  # type: ignore[arg-type]

@@ -141,7 +141,7 @@ def test_a_malformed_path_is_refused() -> None:
             coregw.verify_key(MAP.root, path, proof)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("number", [-1, 1 << 53, 1 << 64, True, 7.0, "7"])
+@rows("number", [-1, 1 << 53, 1 << 64, True, 7.0, "7"])
 def test_an_invalid_index_bound_or_limit_is_refused(number: object) -> None:
     error = InvalidInput if type(number) is int else TypeError
     with pytest.raises(error, match="index"):
@@ -203,7 +203,7 @@ def test_verify_key_many_copies_a_buffer_that_an_iterator_fills_again() -> None:
         coregw.verify_key_many(BIG.root, iter([ITEMS[0], ("users", 1)]))  # type: ignore[arg-type, list-item]
 
 
-@pytest.mark.parametrize("place", [0, 1, 500, 1999])
+@rows("place", [0, 1, 500, 1999])
 def test_the_first_invalid_proof_among_many_is_named(place: int) -> None:
     items = list(ITEMS)
     items[place] = (items[place][0], items[place][1][:-1])
@@ -214,7 +214,7 @@ def test_the_first_invalid_proof_among_many_is_named(place: int) -> None:
     assert caught.value.offset is not None
 
 
-@pytest.mark.parametrize(
+@rows(
     ("item", "error"),
     [
         (("a//b", b""), InvalidInput),
@@ -231,8 +231,8 @@ def test_a_malformed_item_is_named(item: object, error: type[Exception]) -> None
         coregw.verify_key_many(BIG.root, [ITEMS[0], item])  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize("after", [None, 5, "\ud800", ["a", 5], ["a/b"]])
-@pytest.mark.parametrize("count", [4, 2000])
+@rows("after", [None, 5, "\ud800", ["a", 5], ["a/b"]])
+@rows("count", [4, 2000])
 def test_the_first_malformed_path_is_named_before_all_other_errors(after: object, count: int) -> None:
     items: list[tuple[object, bytes]] = list(ITEMS[:count])
     items[0] = (items[0][0], b"no proof")
@@ -265,7 +265,7 @@ def test_threads_may_prove_and_verify_at_once() -> None:
         assert all(pool.map(work, range(0, 2000, 7)))
 
 
-@pytest.mark.parametrize(
+@rows(
     "work",
     [
         lambda: coregw.Map(dict.fromkeys(PATHS, CID)),

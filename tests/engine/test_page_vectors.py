@@ -14,6 +14,7 @@ from coregw.engine import Engine
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
 from page_model import VECTORS, Tree, vectors
+from tables import rows
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +55,7 @@ def reached(root: str, pages: dict[bytes, bytes]) -> dict[bytes, bytes]:
     return found
 
 
-@pytest.mark.parametrize("case", TREES, ids=lambda case: f"{case['kind']} {case['suite']} {case['root'][-6:]}")
+@rows("case", TREES, ids=lambda case: f"{case['kind']} {case['suite']} {case['root'][-6:]}")
 async def test_the_engine_stores_the_pages_of_the_vectors(case: dict[str, Any]) -> None:
     root, pages = await stored(case["kind"], case["suite"], case.get("arcs", case.get("elements")))
     assert root == case["root"]

@@ -141,7 +141,7 @@ def test_two_listings_are_joined_in_key_order() -> None:
     assert joined({}, {}) == []
 
 
-@pytest.mark.parametrize(
+@rows(
     ("files", "records", "why"),
     [
         ({}, {"a": OF_FILE}, "a: it has a file's attributes, and no file"),

@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
+from click.testing import CliRunner
 
+from coregw.cli.main import cli
 from coregw.gateway.access import AccessToken
 from coregw.gateway.control import control_file
 from coregw.gateway.listener import loop_factory
@@ -85,14 +87,18 @@ class DidNotStart(AssertionError):
 def run(
     *arguments: object, environ: Mapping[str, str] | None = None, before: Callable[[], None] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command of coregw to its end.
+    """Run a command of coregw to its end, in this process: a start of the interpreter takes longer than most commands.
 
     Args:
         arguments: The command and its arguments.
         environ: Variables beside those of this process.
-        before: Called in the new process before the command.
+        before: Called before the command, in a process that is started for both.
     """
-    command = [sys.executable, "-P", "-m", "coregw", *(str(argument) for argument in arguments)]
+    command = [str(argument) for argument in arguments]
+    if before is None:
+        done = CliRunner(env=environ).invoke(cli, command, catch_exceptions=False)
+        return subprocess.CompletedProcess(command, done.exit_code, done.stdout, done.stderr)
+    command = [sys.executable, "-P", "-m", "coregw", *command]
     variables = os.environ | dict(environ or {})
     return subprocess.run(command, capture_output=True, text=True, check=False, env=variables, preexec_fn=before)
 

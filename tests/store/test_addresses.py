@@ -6,6 +6,7 @@ import pytest
 
 from coregw.errors import InvalidInput
 from coregw.store.addresses import BucketAddress, check_database_address, masked
+from tables import rows
 
 
 def test_a_bucket_with_all_options() -> None:
@@ -14,7 +15,7 @@ def test_a_bucket_with_all_options() -> None:
     assert BucketAddress.parse("s3://trees") == ("trees", "", None, None, False)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("address", "reason"),
     [
         ("trees", "expected s3://BUCKET"),
@@ -34,7 +35,7 @@ def test_what_is_not_the_address_of_a_bucket(address: str, reason: str) -> None:
     assert "pa55word" not in refused.value.message
 
 
-@pytest.mark.parametrize("address", ["host/name", "mysql://host/name", "postgresql://[", ""])
+@rows("address", ["host/name", "mysql://host/name", "postgresql://[", ""])
 def test_what_is_not_the_address_of_a_database(address: str) -> None:
     with pytest.raises(InvalidInput, match="expected postgresql://USER@HOST/DATABASE"):
         check_database_address(address)
@@ -45,7 +46,7 @@ def test_a_database_may_have_several_hosts() -> None:
     check_database_address("postgres:///coregw?host=/run/postgresql")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("address", "shown"),
     [
         (

@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 
 from coregw.store.postgres.connections import Host, Hosts, hosts_of
+from tables import rows
 
 pytestmark = pytest.mark.anyio
 
@@ -86,7 +87,7 @@ async def test_a_cancelled_call_leaves_no_connection() -> None:
     assert servers.abandoned == len(servers.asked) == 1
 
 
-@pytest.mark.parametrize(
+@rows(
     ("url", "expected"),
     [
         ("postgresql://u:p%40@one:1,two,[::1]:3/db?sslmode=disable", [("one", 1), ("two", None), ("::1", 3)]),

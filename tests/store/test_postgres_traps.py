@@ -23,6 +23,7 @@ from network import Proxy, proxy_of
 from postgres_support import new_bucket, new_schema
 from servers import Bucket, Postgres, postgres, unprivileged
 from store_payloads import multihash_of, random_bytes, read, upload
+from tables import rows
 
 pytestmark = pytest.mark.anyio
 
@@ -215,7 +216,7 @@ async def test_a_server_that_is_away_is_named_as_an_obstacle() -> None:
             await until_healthy([store])
 
 
-@pytest.mark.parametrize(
+@rows(
     ("error", "expected"),
     [
         (asyncpg.DiskFullError("no room"), StorageFull),
@@ -384,7 +385,7 @@ async def test_messages_show_no_password() -> None:
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["http://bucket", "s3://", "s3://key:secret@bucket", "s3://bucket?secret_key=hidden"])
+@rows("url", ["http://bucket", "s3://", "s3://key:secret@bucket", "s3://bucket?secret_key=hidden"])
 def test_addresses_that_are_not_of_a_bucket_are_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match="bucket") as caught:
         BucketAddress.parse(url)

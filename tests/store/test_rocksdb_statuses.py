@@ -16,6 +16,7 @@ from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.options import translated
 from store_payloads import random_bytes
+from tables import rows
 
 
 def test_writes_wait_until_rocksdb_stalls_no_more(tmp_path: Path) -> None:
@@ -43,7 +44,7 @@ def test_a_closed_database_is_unavailable(tmp_path: Path) -> None:
         database.sync()
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "kind"),
     [
         ("IO error: No space left on device: While appending to file: /x/000012.log", StorageFull),

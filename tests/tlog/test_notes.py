@@ -67,7 +67,7 @@ def test_a_malformed_note_is_refused(bad: str | bytes) -> None:
         Note.parse(bad)
 
 
-@pytest.mark.parametrize(
+@rows(
     "bad",
     [
         "",
@@ -85,7 +85,7 @@ def test_a_malformed_key_is_refused(bad: str) -> None:
         VerifierKey.parse(bad)
 
 
-@pytest.mark.parametrize(
+@rows(
     "bad",
     [
         "",

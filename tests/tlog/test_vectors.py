@@ -138,7 +138,7 @@ def test_proofs_are_accepted() -> None:
         assert verified(case).revision == case["answer"]["record"]["revision"]
 
 
-@pytest.mark.parametrize("case", of("refused"), ids=why)
+@rows("case", of("refused"), ids=why)
 def test_what_is_wrong_is_refused(case: Case) -> None:
     with pytest.raises(ProofError) as refused:
         verified(case)

@@ -11,6 +11,7 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 
 import coregw.gateway
+from tables import rows
 
 if TYPE_CHECKING:
     import httpx2
@@ -69,7 +70,7 @@ def test_matching_etag_of_a_viewer_file_is_304(client: httpx2.Client, path: str)
     assert client.get(path, headers={"if-none-match": '"another"'}).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/docs", "/docs/start.js", "/openapi.json", "/healthz"])
+@rows("path", ["/docs", "/docs/start.js", "/openapi.json", "/healthz"])
 def test_head_is_get_without_a_body(client: httpx2.Client, path: str) -> None:
     get, head = client.get(path), client.head(path)
     assert (head.status_code, head.content) == (200, b"")

@@ -10,6 +10,7 @@ import pytest
 
 from coregw import messages
 from coregw.errors import InvalidInput
+from tables import rows
 from vector_cases import load
 
 _KINDS: dict[str, tuple[type[msgspec.Struct], ...]] = {
@@ -34,7 +35,7 @@ def _text(value: Any) -> bytes:  # noqa: ANN401 - any JSON
     return json.dumps(value).encode()
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         b'{"root": "x", "segments": [], "more": 1}',

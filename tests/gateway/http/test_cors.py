@@ -11,6 +11,7 @@ import serving
 from coregw.errors import InvalidInput
 from coregw.gateway.settings import Settings
 from coregw.store.memory import MemoryStore
+from tables import rows
 
 PAGE = {"origin": "https://app.example.org"}
 ASKED = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
@@ -63,7 +64,7 @@ def test_administration_has_no_cors_headers(tmp_path: Path) -> None:
         assert cors(httpx2.get(f"{running.url}/healthz"))["access-control-allow-origin"] == "*"
 
 
-@pytest.mark.parametrize(
+@rows(
     "text", ["example.org", "https://*", "https://a, https://b", "https://a/", "https://a\r\nx: y", "https://A", "**"]
 )
 def test_malformed_origin_is_refused(text: str) -> None:

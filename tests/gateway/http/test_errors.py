@@ -60,7 +60,7 @@ def test_unknown_path_is_404(client: httpx2.Client, expect_refusal: Refusal, met
         expect_refusal(answer, 404, "route_not_found")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("method", "path", "allowed"),
     [
         ("GET", "/v1/resolve", {"POST"}),
@@ -113,7 +113,7 @@ def test_other_media_type_is_415(client: httpx2.Client, expect_refusal: Refusal,
     expect_refusal(answer, 415, "unsupported_media_type")
 
 
-@pytest.mark.parametrize(
+@rows(
     "headers",
     [
         {},
@@ -128,10 +128,8 @@ def test_json_is_accepted_with_and_without_content_type(client: httpx2.Client, h
     assert answer.status_code == 201
 
 
-@pytest.mark.parametrize(
-    ("path", "media_type"), [("/v1/resolve", "application/json"), ("/v1/car", "application/vnd.ipld.car")]
-)
-@pytest.mark.parametrize("filler", [" ", ";", "= ", "; charset"])
+@rows(("path", "media_type"), [("/v1/resolve", "application/json"), ("/v1/car", "application/vnd.ipld.car")])
+@rows("filler", [" ", ";", "= ", "; charset"])
 def test_long_content_type_is_refused_quickly(path: str, media_type: str, filler: str) -> None:
     given = (media_type + filler * 31_000)[:31_000] + "x"
     with serving.thread(MemoryStore()) as url:
@@ -145,7 +143,7 @@ def test_compressed_request_is_refused(client: httpx2.Client, expect_refusal: Re
     expect_refusal(answer, 415, "unsupported_media_type")
 
 
-@pytest.mark.parametrize("path", ["/v1/resolve", "/v1/roots", "/v1/roots/x/mutations", "/healthz", "/openapi.json"])
+@rows("path", ["/v1/resolve", "/v1/roots", "/v1/roots/x/mutations", "/healthz", "/openapi.json"])
 def test_unknown_query_parameter_is_refused(client: httpx2.Client, expect_refusal: Refusal, path: str) -> None:
     method = "GET" if path in ("/healthz", "/openapi.json") else "POST"
     message = expect_refusal(client.request(method, path, params={"colour": "red"}), 400, "invalid_request")

@@ -7,6 +7,7 @@ import socket
 import pytest
 
 import serving
+from tables import rows
 
 
 def test_a_client_that_expects_100_continue_gets_it(gateway: str) -> None:
@@ -45,7 +46,7 @@ def test_a_half_closed_connection_without_a_complete_request_is_closed(gateway: 
             assert serving.everything(connection) == b""
 
 
-@pytest.mark.parametrize(
+@rows(
     ("head", "status"),
     [
         (b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999", 413),

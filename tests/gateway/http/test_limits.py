@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import httpx2
-import pytest
 
 import serving
 from coregw.store.memory import MemoryStore
+from tables import rows
 
 _POST = b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n"
 
@@ -28,7 +28,7 @@ def _body(answer: bytes) -> dict[str, str]:
     return dict(json.loads(answer.partition(b"\r\n\r\n")[2]))
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET", b"\r\n", b"GET /healthz HTTP/1.1\r\nHost: a\r\n"])
+@rows("sent", [b"", b"GET", b"\r\n", b"GET /healthz HTTP/1.1\r\nHost: a\r\n"])
 def test_head_past_its_deadline_closes_the_connection(sent: bytes) -> None:
     with _gateway(header_seconds=0.05) as url, serving.connect(url) as connection:
         connection.sendall(sent)

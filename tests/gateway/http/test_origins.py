@@ -27,9 +27,7 @@ def test_a_malformed_name_is_refused() -> None:
         Settings.load({"COREGW_HOSTS": "https://example.org"})
 
 
-@pytest.mark.parametrize(
-    ("method", "path"), [("GET", "/healthz"), ("GET", "/v1/cas/x"), ("POST", "/v1/resolve"), ("POST", "/v1/cas")]
-)
+@rows(("method", "path"), [("GET", "/healthz"), ("GET", "/v1/cas/x"), ("POST", "/v1/resolve"), ("POST", "/v1/cas")])
 def test_another_host_is_421_on_every_route(url: str, expect_refusal: Refusal, method: str, path: str) -> None:
     with httpx2.Client(base_url=url) as client:
         for _ in range(2):  # the connection stays usable
@@ -88,7 +86,7 @@ def test_pages_of_the_allowed_origin_can_write(allowed: str) -> None:
         assert other.status_code == (201 if allowed == "*" else 403)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("target", "host", "status"),
     [
         ("http://127.0.0.1/healthz", "rebound.example.org", 200),

@@ -16,6 +16,7 @@ from uvicorn.protocols.http import httptools_impl
 
 import serving
 from coregw.store.memory import MemoryStore
+from tables import rows
 
 PAYLOAD = bytes(range(256)) * (64 << 10)  # 16 MiB, more than the sockets' buffers
 SHORTEST = b"GET / HTTP/1.1\r\nHost:\r\n\r\n"
@@ -64,8 +65,8 @@ def test_few_requests_wait_for_an_unread_response(monkeypatch: pytest.MonkeyPatc
         assert begun.count("/") <= limit
 
 
-@pytest.mark.parametrize("limit", [1, 2, 16])
-@pytest.mark.parametrize("body", [b"", b"\r\n\r\n" * 50, bytes(100_000)], ids=["empty", "blank lines", "long"])
+@rows("limit", [1, 2, 16])
+@rows("body", [b"", b"\r\n\r\n" * 50, bytes(100_000)], ids=["empty", "blank lines", "long"])
 def test_all_of_many_pipelined_requests_are_answered_in_order(limit: int, body: bytes) -> None:
     count = 200 if len(body) > 1000 else 2000
     numbered = (
@@ -114,7 +115,7 @@ def test_head_that_waits_behind_an_unread_response_has_no_deadline() -> None:
     assert re.findall(rb"HTTP/1\.1 (\d+)", answers) == [b"200", b"404"]
 
 
-@pytest.mark.parametrize(
+@rows(
     "malformed",
     [
         b"GARBAGE\r\n\r\n",
@@ -123,7 +124,7 @@ def test_head_that_waits_behind_an_unread_response_has_no_deadline() -> None:
     ],
     ids=["a head", "no Host", "a body"],
 )
-@pytest.mark.parametrize("between", [b"", b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"])
+@rows("between", [b"", b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"])
 def test_malformed_request_is_refused_after_the_responses_before_it(malformed: bytes, between: bytes) -> None:
     with unread() as (_, connection):
         connection.sendall(between + malformed)

@@ -83,7 +83,7 @@ def _route(good: dict[str, dict[str, Any]], name: str) -> tuple[str, dict[str, A
     return path, good[path]
 
 
-@pytest.mark.parametrize("name", _ROUTES)
+@rows("name", _ROUTES)
 def test_well_formed_bodies_are_accepted(ask: Ask, good: dict[str, dict[str, Any]], name: str) -> None:
     path, body = _route(good, name)
     answer = ask(path, body)
@@ -99,7 +99,7 @@ def test_loose_json_is_refused(
     expect_refusal(ask(_route(good, name)[0], body), 400, "invalid_request")
 
 
-@pytest.mark.parametrize("name", _ROUTES)
+@rows("name", _ROUTES)
 def test_every_member_is_checked_at_every_depth(
     ask: Ask, expect_refusal: Refusal, good: dict[str, dict[str, Any]], name: str
 ) -> None:

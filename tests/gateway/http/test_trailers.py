@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 import serving
+from tables import rows
 
 CHUNKED = b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n"
 NEXT = b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -39,7 +40,7 @@ def test_token_in_a_trailer_does_not_authenticate(gateway: str) -> None:
         assert exchange(gateway, request + b"\r\n" + body + NEXT).startswith(b"HTTP/1.1 401 ")
 
 
-@pytest.mark.parametrize(
+@rows(
     "trailers",
     [
         b"a: b\r\n" * 20_000,
@@ -49,7 +50,7 @@ def test_token_in_a_trailer_does_not_authenticate(gateway: str) -> None:
     ],
     ids=["many", "a long value", "a long name", "a long one after many"],
 )
-@pytest.mark.parametrize("packet", [1000, 10_000_000])
+@rows("packet", [1000, 10_000_000])
 def test_trailers_beyond_the_limit_are_refused(gateway: str, trailers: bytes, packet: int) -> None:
     parts = [trailers[at : at + packet] for at in range(0, len(trailers), packet)]
     answer = exchange(gateway, CHUNKED, *parts)

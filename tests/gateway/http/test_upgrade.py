@@ -10,9 +10,8 @@ import re
 import time
 from collections.abc import Callable
 
-import pytest
-
 import serving
+from tables import rows
 
 OFFERS = {
     "h2c": b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk\r\n",
@@ -57,10 +56,10 @@ def exchange(gateway: str, parts: list[bytes]) -> bytes:
         return serving.everything(connection)
 
 
-@pytest.mark.parametrize("offer", OFFERS.values(), ids=OFFERS)
-@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
-@pytest.mark.parametrize("count", [1, 2, 9])
+@rows("offer", OFFERS.values(), ids=OFFERS)
+@rows("body", BODIES.values(), ids=BODIES)
+@rows("chunked", [False, True], ids=["length", "chunked"])
+@rows("count", [1, 2, 9])
 def test_body_after_an_offer_to_upgrade_is_stored(
     gateway: str, cid_of: Callable[..., str], offer: bytes, body: bytes, chunked: bool, count: int
 ) -> None:

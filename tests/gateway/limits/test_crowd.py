@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from coregw.gateway.limits.crowd import Crowd
+from tables import rows
 
 
 class Connection:
@@ -81,7 +80,7 @@ def test_a_connection_that_left_counts_no_more() -> None:
     assert (len(crowd), crowd.closed) == (0, 0)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@rows("seed", range(5))
 def test_whatever_happens_before_the_longest_idle_is_closed(seed: int) -> None:
     rng = random.Random(seed)
     crowd = Crowd(20, 20)

@@ -7,9 +7,10 @@ import pytest
 from coregw.errors import InvalidInput
 from coregw.gateway.limits.peers import LOOPBACK, Peer, Proxies, peer_of
 from coregw.gateway.settings import Settings
+from tables import rows
 
 
-@pytest.mark.parametrize(
+@rows(
     ("host", "key"),
     [
         ("203.0.113.9", "203.0.113.9"),
@@ -38,7 +39,7 @@ def test_without_proxies_every_address_is_counted() -> None:
     assert Proxies("none").key_of("127.0.0.1") == "127.0.0.1"
 
 
-@pytest.mark.parametrize("text", ["proxy.example.org", "10.0.0.0/33", "10.0.0.1/8", "10.0.0.1,", "*"])
+@rows("text", ["proxy.example.org", "10.0.0.0/33", "10.0.0.1/8", "10.0.0.1,", "*"])
 def test_a_malformed_proxy_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="proxies"):
         Settings.load({"COREGW_PROXIES": text})

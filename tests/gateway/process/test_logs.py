@@ -18,10 +18,12 @@ import pytest
 import coregw
 import serving
 from coregw.errors import InvalidInput, StoreDamaged
+from coregw.gateway.access import warn_of_open_writes
 from coregw.gateway.logs import loggable_path
 from coregw.gateway.settings import Settings
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
+from tables import rows
 
 SECRET = "a-secret-that-no-log-contains"
 
@@ -43,30 +45,26 @@ def test_json_lines_are_objects_with_time_level_logger_and_message(tmp_path: Pat
     assert f"listening on {process.url}, data in {tmp_path}" in [line["message"] for line in lines]
 
 
-def test_the_first_line_is_the_version(tmp_path: Path) -> None:
-    with serving.process(tmp_path) as process:
-        assert log_of(process).splitlines()[0].endswith(f" INFO coregw: coregw {coregw.__version__}")
-
-
 @pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize(
-    ("host", "variables", "is_warned"),
-    [
-        ("127.0.0.1", {}, False),
-        ("localhost", {}, False),
-        ("0.0.0.0", {}, True),  # noqa: S104 - what the warning is about
-        ("0.0.0.0", {"GATEWAY_WRITE_TOKEN": "writers"}, False),  # noqa: S104
-        ("0.0.0.0", {"COREGW_READ_ONLY": "true"}, False),  # noqa: S104
-    ],
-)
-def test_writes_that_others_may_make_are_a_warning(
-    tmp_path: Path, host: str, variables: dict[str, str], is_warned: bool, workers: int
-) -> None:
-    with serving.process(tmp_path, variables, host=host, workers=workers) as process:
-        warnings = [line for line in log_of(process).splitlines() if "may write" in line]
-    assert len(warnings) == is_warned
+def test_writes_that_others_may_make_are_a_warning_and_misspelt_variables_another(tmp_path: Path, workers: int) -> None:
+    environ = {"COREGW_REDA_ONLY": "true", "COREGW_GATEWAY": "http://127.0.0.1:9"}  # a client's variable is known
+    with serving.process(tmp_path, environ, host="0.0.0.0", workers=workers) as process:  # noqa: S104
+        lines = log_of(process).splitlines()
+    [warning] = [line for line in lines if "may write" in line]
     expected = " WARNING coregw.gateway: everybody who reaches 0.0.0.0 may write: set GATEWAY_WRITE_TOKEN"
-    assert all(expected in line for line in warnings)
+    assert expected in warning
+    [warning] = [line for line in lines if "nothing reads" in line]
+    assert warning.endswith("WARNING coregw.settings: nothing reads COREGW_REDA_ONLY; did you mean COREGW_READ_ONLY?")
+
+
+def test_writes_that_nobody_else_may_make_are_no_warning(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for settings in (Settings(host="127.0.0.1"), Settings(host="localhost"), Settings(host="::", read_only=True)):
+        warn_of_open_writes(settings)
+    monkeypatch.setenv("GATEWAY_WRITE_TOKEN", "writers")
+    warn_of_open_writes(Settings(host="::"))
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -88,18 +86,20 @@ def test_the_access_log_has_a_line_for_each_request(tmp_path: Path, workers: int
     assert get["seconds"] > 0
 
 
-def test_without_the_access_log_requests_are_not_logged(tmp_path: Path) -> None:
+def test_without_the_access_log_requests_are_not_logged_but_the_version_is(tmp_path: Path) -> None:
     with serving.process(tmp_path) as process:
         answer = httpx2.get(f"{process.url}/healthz", headers={"X-Request-Id": "client-1"})
         assert "x-request-id" not in answer.headers
-        assert "healthz" not in log_of(process)
+        log = log_of(process)
+    assert "healthz" not in log
+    assert log.splitlines()[0].endswith(f" INFO coregw: coregw {coregw.__version__}")
 
 
-@pytest.mark.parametrize("given", ["", "a b", 'a"b', "x" * 129, "\x01", "é"])
-def test_a_request_id_that_is_not_sane_is_replaced(tmp_path: Path, given: str) -> None:
-    with serving.process(tmp_path, access_log=True) as process:
-        answer = httpx2.get(f"{process.url}/healthz", headers={"X-Request-Id": given.encode("latin-1")})  # type: ignore[dict-item]
-    assert answer.headers.get("x-request-id") != given
+def test_a_request_id_that_is_not_sane_is_replaced() -> None:
+    with serving.thread(MemoryStore(), access_log=True) as url:
+        for given in ("", "a b", 'a"b', "x" * 129, "\x01", "é"):
+            answer = httpx2.get(f"{url}/healthz", headers={"X-Request-Id": given.encode("latin-1")})  # type: ignore[dict-item]
+            assert answer.headers.get("x-request-id") != given
 
 
 def test_a_500_names_the_request_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -178,7 +178,7 @@ def test_no_secret_and_no_payload_byte_is_logged(tmp_path: Path, cid_of: Callabl
         assert secret not in log
 
 
-@pytest.mark.parametrize(
+@rows(
     ("path", "shown"),
     [
         ("/v1/cas/x", "/v1/cas/x"),
@@ -259,11 +259,3 @@ def test_a_name_that_is_not_utf_8_is_escaped_in_the_log(log_format: str, shown: 
 def test_unknown_forms_are_refused(name: str, value: str) -> None:
     with pytest.raises(InvalidInput, match=f"setting {name} is '{value}', expected one of"):
         Settings.load({}, **{name: value})
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_misspelt_variable_is_a_warning_in_one_line(tmp_path: Path, workers: int) -> None:
-    environ = {"COREGW_REDA_ONLY": "true", "COREGW_GATEWAY": "http://127.0.0.1:9"}  # a client's variable is known
-    with serving.process(tmp_path, environ, workers=workers) as process:
-        [warning] = [line for line in log_of(process).splitlines() if "nothing reads" in line]
-    assert warning.endswith("WARNING coregw.settings: nothing reads COREGW_REDA_ONLY; did you mean COREGW_READ_ONLY?")

@@ -170,7 +170,7 @@ def test_a_management_address_in_use_is_named() -> None:
             asyncio.run(run())
 
 
-@pytest.mark.parametrize("address", ["9090", ":9090", "localhost:", "localhost:x", "localhost:65536", "[::1]"])
+@rows("address", ["9090", ":9090", "localhost:", "localhost:x", "localhost:65536", "[::1]"])
 def test_a_malformed_management_address_is_refused(address: str) -> None:
     with pytest.raises(InvalidInput, match="management_address"):
         Settings(management_address=address)

@@ -22,7 +22,7 @@ def test_empty_variable_counts_as_unset() -> None:
     assert Settings.load({"COREGW_PORT": ""}) == Settings()
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "size"),
     [
         *(("2097152", 2 * MIB), ("2m", 2 * MIB), ("1G", 1024 * MIB), ("2048KiB", 2 * MIB), ("1gib", 1024 * MIB)),
@@ -59,7 +59,7 @@ def test_malformed_value_is_refused_and_named(variable: str, value: str) -> None
         Settings.load({variable: value})
 
 
-@pytest.mark.parametrize(
+@rows(
     ("variable", "value", "bounds"),
     [
         ("COREGW_PORT", "65536", "0 to 65535"),

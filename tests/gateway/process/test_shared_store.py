@@ -25,6 +25,7 @@ from damage_support import Truth, fill
 from damaged_rows import Damage, damage_rows
 from postgres_support import new_bucket, new_schema
 from servers import Bucket, Postgres
+from tables import rows
 from worker_processes import until, workers_of
 
 Cid = Callable[..., str]
@@ -123,7 +124,7 @@ def test_an_operator_sees_the_store_and_no_password(tmp_path: Path, settings: di
     assert "se-cret" not in said
 
 
-@pytest.mark.parametrize(
+@rows(
     ("variables", "reason"),
     [
         ({"STORE": "mysql://user:se-cret@host/db"}, "setting store"),

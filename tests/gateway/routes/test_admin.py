@@ -102,7 +102,7 @@ def test_admin_routes_exist_only_when_the_token_is_configured(
         assert not any(path.startswith("/admin") for path in httpx2.get(f"{running.url}/openapi.json").json()["paths"])
 
 
-@pytest.mark.parametrize("value", [" ", "a b", "line\n", "\ttab", "umläut", "\x7f"])
+@rows("value", [" ", "a b", "line\n", "\ttab", "umläut", "\x7f"])
 def test_token_unfit_for_a_header_is_refused_and_not_shown(value: str) -> None:
     with pytest.raises(InvalidInput, match="GATEWAY_ADMIN_TOKEN") as refused:
         AccessToken.from_environment("GATEWAY_ADMIN_TOKEN", {"GATEWAY_ADMIN_TOKEN": value})

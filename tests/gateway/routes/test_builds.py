@@ -14,6 +14,7 @@ import pytest
 import coregw
 import serving
 from coregw.store.memory import MemoryStore
+from tables import rows
 from worker_processes import open_files
 
 LINES = {"content-type": "application/x-ndjson"}
@@ -68,7 +69,7 @@ def test_lines_in_any_order_make_the_root_that_the_client_computes(suite: str) -
             assert post(client, content, suite=suite).json()["root"] == coregw.Map({}, suite).root
 
 
-@pytest.mark.parametrize(
+@rows(
     ("line", "code", "message"),
     [
         ('["a"]', "invalid_request", "line 6001: expected [path, CID]"),

@@ -19,6 +19,7 @@ from coregw._core import payload_matches
 from coregw.errors import StorageFull
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
+from tables import rows
 
 Ask = Callable[..., httpx2.Response]
 
@@ -84,8 +85,8 @@ def test_head_has_the_headers_of_get_and_no_body(client: httpx2.Client) -> None:
     assert client.head(f"/v1/roots/{Cid(cid(MAP, b'?')).text}/car").status_code == 404
 
 
-@pytest.mark.parametrize("suite", ["sha2-256", "blake3"])
-@pytest.mark.parametrize("count", [0, 1, 2, 300])
+@rows("suite", ["sha2-256", "blake3"])
+@rows("count", [0, 1, 2, 300])
 def test_an_imported_export_gives_the_same_roots_and_answers(
     client: httpx2.Client, other: httpx2.Client, suite: str, count: int
 ) -> None:
@@ -110,8 +111,8 @@ def test_an_imported_export_gives_the_same_roots_and_answers(
     assert export(other, root) == car
 
 
-@pytest.mark.parametrize("is_spooled", [False, True])
-@pytest.mark.parametrize("no_root", [(), (b"\x01\x55\0\0",)])
+@rows("is_spooled", [False, True])
+@rows("no_root", [(), (b"\x01\x55\0\0",)])
 def test_a_car_of_payloads_alone_names_no_root(
     client: httpx2.Client, no_root: tuple[bytes, ...], is_spooled: bool
 ) -> None:
@@ -363,7 +364,7 @@ def test_cars_of_others_are_taken(client: httpx2.Client) -> None:
     assert client.get(f"/v1/cas/{roots[1]}").content == leaf
 
 
-@pytest.mark.parametrize("name", ["sha2-512", "sha3-256", "blake2b-256", "blake3", "identity"])
+@rows("name", ["sha2-512", "sha3-256", "blake2b-256", "blake3", "identity"])
 def test_payloads_are_stored_under_every_hash_function(client: httpx2.Client, name: str) -> None:
     for data in (name.encode(), bytes(100_000)) if name != "identity" else (b"identity",):
         stored = client.post("/v1/cas", params={"hash": name, "codec": "dag-cbor"}, content=data).json()["cid"]

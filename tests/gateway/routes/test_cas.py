@@ -34,7 +34,7 @@ def big(client: httpx2.Client) -> tuple[str, bytes]:
     return str(client.post("/v1/cas", content=data).json()["cid"]), data
 
 
-@pytest.mark.parametrize("data", [b"", b"x", DATA, DATA * 64, DATA * 64 + b"x", b"\0" * (MIB + 1)], ids=len)
+@rows("data", [b"", b"x", DATA, DATA * 64, DATA * 64 + b"x", b"\0" * (MIB + 1)], ids=len)
 def test_download_returns_the_uploaded_bytes(client: httpx2.Client, cid_of: Callable[..., str], data: bytes) -> None:
     name = client.post("/v1/cas?codec=raw", content=data).json()["cid"]
     assert name == cid_of(data)
@@ -44,7 +44,7 @@ def test_download_returns_the_uploaded_bytes(client: httpx2.Client, cid_of: Call
     assert answer.headers["content-type"] == "application/octet-stream"
 
 
-@pytest.mark.parametrize(("codec", "number"), [("raw", 0x55), ("dag-cbor", 0x71), ("85", 0x55), ("0x71", 0x71)])
+@rows(("codec", "number"), [("raw", 0x55), ("dag-cbor", 0x71), ("85", 0x55), ("0x71", 0x71)])
 def test_codecs_are_named_or_numbered(
     client: httpx2.Client, cid_of: Callable[..., str], codec: str, number: int
 ) -> None:
@@ -52,7 +52,7 @@ def test_codecs_are_named_or_numbered(
     assert answer.json() == {"cid": cid_of(b"coded", number)}
 
 
-@pytest.mark.parametrize("codec", ["", "no-such-codec", "-1", "0x303110", "3158288", "0x30ffff", "1e3", "raw "])
+@rows("codec", ["", "no-such-codec", "-1", "0x303110", "3158288", "0x30ffff", "1e3", "raw "])
 def test_unknown_and_root_codecs_are_refused(client: httpx2.Client, expect_refusal: Refusal, codec: str) -> None:
     expect_refusal(client.post("/v1/cas", params={"codec": codec}, content=b"x"), 400, "invalid_codec")
 
@@ -98,12 +98,12 @@ def test_other_hash_functions_are_refused(client: httpx2.Client, expect_refusal:
     expect_refusal(client.post("/v1/cas", params={"hash": hash_name}, content=b"x"), 400, "invalid_request")
 
 
-@pytest.mark.parametrize("query", ["codec=raw&codec=raw", "code=raw", "codec", "codec=%ff", "codec=%zz", "a=b&c=d"])
+@rows("query", ["codec=raw&codec=raw", "code=raw", "codec", "codec=%ff", "codec=%zz", "a=b&c=d"])
 def test_bad_query_strings_are_refused(client: httpx2.Client, expect_refusal: Refusal, query: str) -> None:
     expect_refusal(client.post(f"/v1/cas?{query}", content=b"x"), 400, "invalid_request")
 
 
-@pytest.mark.parametrize("media_type", ["text/html", "application/json", "nonsense", ""])
+@rows("media_type", ["text/html", "application/json", "nonsense", ""])
 def test_a_payload_may_be_of_any_type(client: httpx2.Client, media_type: str) -> None:
     assert client.post("/v1/cas", content=b"x", headers={"content-type": media_type}).status_code == 201
 
@@ -153,7 +153,7 @@ def test_unheld_payload_is_not_found(client: httpx2.Client, cid_of: Callable[...
     assert method == "HEAD" or answer.json()["error"] == "payload_not_found"
 
 
-@pytest.mark.parametrize("name", ["x", "bafk", "%ff", "%00", "%zz", "Qm", "b" * 2000, "zzzz", "bafkqaab", "é"])
+@rows("name", ["x", "bafk", "%ff", "%00", "%zz", "Qm", "b" * 2000, "zzzz", "bafkqaab", "é"])
 def test_malformed_cid_is_refused(client: httpx2.Client, expect_refusal: Refusal, name: str) -> None:
     expect_refusal(client.get(f"/v1/cas/{name}"), 400, "invalid_cid")
 
@@ -181,8 +181,8 @@ def test_head_ignores_range(client: httpx2.Client, cid: str) -> None:
         assert (answer.status_code, answer.headers["content-length"]) == (200, str(len(DATA)))
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-@pytest.mark.parametrize("form", ['"{}"', 'W/"{}"', '"x", "{}"', '"x",W/"{}" , "y"', "*"])
+@rows("method", ["GET", "HEAD"])
+@rows("form", ['"{}"', 'W/"{}"', '"x", "{}"', '"x",W/"{}" , "y"', "*"])
 def test_matching_if_none_match_is_304(client: httpx2.Client, cid: str, method: str, form: str) -> None:
     headers = {"if-none-match": form.replace("{}", cid), "range": "bytes=0-1"}
     answer = client.request(method, f"/v1/cas/{cid}", headers=headers)
@@ -190,7 +190,7 @@ def test_matching_if_none_match_is_304(client: httpx2.Client, cid: str, method: 
     assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
 
 
-@pytest.mark.parametrize("form", ['"x"', "{}", '"{}x"', "", '"{}', 'w/"x"'])
+@rows("form", ['"x"', "{}", '"{}x"', "", '"{}', 'w/"x"'])
 def test_other_if_none_match_is_200(client: httpx2.Client, cid: str, form: str) -> None:
     answer = client.get(f"/v1/cas/{cid}", headers={"if-none-match": form.replace("{}", cid)})
     assert (answer.status_code, answer.content) == (200, DATA)
@@ -201,7 +201,7 @@ def test_all_if_none_match_headers_count(client: httpx2.Client, cid: str) -> Non
     assert answer.status_code == 304
 
 
-@pytest.mark.parametrize(
+@rows(
     ("value", "start", "end"),
     [
         ("bytes=0-0", 0, 1),
@@ -223,14 +223,14 @@ def test_single_range_is_206(client: httpx2.Client, cid: str, value: str, start:
     assert answer.headers["etag"] == f'"{cid}"'
 
 
-@pytest.mark.parametrize("value", ["bytes=1024-", "bytes=5000-6000", "bytes=-0", "bytes=" + "9" * 5000 + "-"])
+@rows("value", ["bytes=1024-", "bytes=5000-6000", "bytes=-0", "bytes=" + "9" * 5000 + "-"])
 def test_range_past_the_end_is_416(client: httpx2.Client, expect_refusal: Refusal, cid: str, value: str) -> None:
     answer = client.get(f"/v1/cas/{cid}", headers={"range": value})
     expect_refusal(answer, 416, "range_not_satisfiable")
     assert answer.headers["content-range"] == "bytes */1024"
 
 
-@pytest.mark.parametrize(
+@rows(
     "value",
     [
         "bytes=0-1,3-4",
@@ -256,7 +256,7 @@ def test_if_range_must_name_the_payload(client: httpx2.Client, cid: str) -> None
         assert answer.status_code == status
 
 
-@pytest.mark.parametrize(("start", "end"), [(0, None), (1, 2 * MIB + 5), (MIB - 1, MIB + 1), (5, 3 * MIB)])
+@rows(("start", "end"), [(0, None), (1, 2 * MIB + 5), (MIB - 1, MIB + 1), (5, 3 * MIB)])
 def test_large_payload_is_streamed(client: httpx2.Client, big: tuple[str, bytes], start: int, end: int | None) -> None:
     name, data = big
     value = f"bytes={start}-" if end is None else f"bytes={start}-{end - 1}"

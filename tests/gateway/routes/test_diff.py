@@ -197,7 +197,7 @@ def test_truncated_page_that_claims_to_be_complete_is_refused(client: httpx2.Cli
         coregw.verify_diff(*roots, json.dumps(document), limit=2)
 
 
-@pytest.mark.parametrize("asked", [{}, {"limit": 3}, {"limit": 2, "prefix": "gone"}, {"limit": 2, "after": "docs"}])
+@rows("asked", [{}, {"limit": 3}, {"limit": 2, "prefix": "gone"}, {"limit": 2, "after": "docs"}])
 def test_result_of_another_diff_request_is_refused(
     client: httpx2.Client, roots: tuple[str, str], asked: dict[str, Any]
 ) -> None:
@@ -214,7 +214,7 @@ def test_proof_with_unneeded_nodes_is_refused(client: httpx2.Client, roots: tupl
         coregw.verify_diff(*roots, json.dumps(document), limit=1)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("a", "b", "status", "code"),
     [
         ("bogus", "A", 400, "invalid_cid"),

@@ -54,7 +54,7 @@ def test_get_with_format_raw_returns_a_raw_block(block: Block) -> None:
     assert (answer.status_code, answer.content) == (200, DATA)
 
 
-@pytest.mark.parametrize(
+@rows(
     "accept",
     [
         RAW,
@@ -142,7 +142,7 @@ def test_a_large_payload_is_sent_as_one_block(client: httpx2.Client, block: Bloc
 # --- what may be requested --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("accept", ["text/html", "", f"{RAW};q=0", f"{RAW}; q=0.000", f"{RAW}x", "nonsense"])
+@rows("accept", ["text/html", "", f"{RAW};q=0", f"{RAW}; q=0.000", f"{RAW}x", "nonsense"])
 def test_request_for_another_format_is_a_bad_request(block: Block, expect_refusal: Refusal, accept: str) -> None:
     assert "format=raw" in expect_refusal(block(query="", accept=accept), 400, "invalid_request")
 
@@ -184,7 +184,7 @@ def test_content_location_is_set_if_format_and_accept_differ(block: Block, cid: 
     assert "vary" not in car
 
 
-@pytest.mark.parametrize(
+@rows(
     ("accept", "sent"),
     [
         (f"{CAR};version=2", None),
@@ -252,7 +252,7 @@ def test_unknown_query_parameters_of_blocks_are_refused(block: Block, expect_ref
 
 
 @METHODS
-@pytest.mark.parametrize("path", ["a", "a/b", "a/", "..%2f"])
+@rows("path", ["a", "a/b", "a/", "..%2f"])
 def test_a_path_below_a_raw_block_is_a_bad_request(client: httpx2.Client, cid: str, method: str, path: str) -> None:
     answer = client.request(method, f"/ipfs/{cid}/{path}?format=raw", headers={"accept": RAW})
     assert answer.status_code == 400
@@ -279,7 +279,7 @@ def test_a_filename_beyond_ascii_comes_in_ascii_and_in_utf8(block: Block) -> Non
     assert answer.headers["content-disposition"] == expected
 
 
-@pytest.mark.parametrize("name", ['a"; x="b', "a\\b", "a\r\nset-cookie: b=c", "a\0b", "\x7f", "\u202e\U0001f600"])
+@rows("name", ['a"; x="b', "a\\b", "a\r\nset-cookie: b=c", "a\0b", "\x7f", "\u202e\U0001f600"])
 def test_filename_is_quoted(block: Block, name: str) -> None:
     params = str(httpx2.QueryParams({"format": "raw", "filename": name}))
     headers = block(query=params).headers
@@ -303,7 +303,7 @@ def test_a_block_is_always_an_attachment(block: Block, cid: str, query: str) -> 
 
 
 @METHODS
-@pytest.mark.parametrize("form", ['"{}.raw"', 'W/"{}.raw"', '"x", "{}.raw"', "*"])
+@rows("form", ['"{}.raw"', 'W/"{}.raw"', '"x", "{}.raw"', "*"])
 def test_if_none_match_gives_304_without_a_body(block: Block, cid: str, method: str, form: str) -> None:
     answer = block(method, if_none_match=form.replace("{}", cid))
     assert (answer.status_code, answer.content) == (304, b"")
@@ -341,7 +341,7 @@ def test_if_range_is_the_etag_of_the_block(block: Block, cid: str) -> None:
 
 
 @METHODS
-@pytest.mark.parametrize("accept", [RAW, "*/*"])
+@rows("accept", [RAW, "*/*"])
 def test_a_block_that_is_not_held_is_not_found(
     block: Block, cid_of: Callable[..., str], method: str, accept: str
 ) -> None:
@@ -415,7 +415,7 @@ def test_raw_payloads_are_files_for_clients_that_take_any_type(
 
 
 @METHODS
-@pytest.mark.parametrize(("query", "accept"), [("format=raw", "*/*"), ("", RAW), ("format=raw", RAW)])
+@rows(("query", "accept"), [("format=raw", "*/*"), ("", RAW), ("format=raw", RAW)])
 def test_the_probe_is_an_empty_block(block: Block, method: str, query: str, accept: str) -> None:
     answer = block(method, "bafkqaaa", query=query, accept=accept)
     assert (answer.status_code, answer.content) == (200, b"")

@@ -14,6 +14,7 @@ import pytest
 
 import coregw
 from coregw import _core
+from tables import rows
 
 Ask = Callable[..., httpx2.Response]
 Refusal = Callable[[httpx2.Response, int, str], str]
@@ -27,7 +28,7 @@ def reading(root: str, **query: object) -> dict[str, Any]:
     return {"profile": "core.read/v0alpha1", "root": root, "query": query}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("segments", "target", "steps"),
     [
         (["docs", "readme"], "leaf", 1),
@@ -58,9 +59,7 @@ def test_a_list_is_resolved_by_index(ask: Ask, tree: dict[str, str], cid_of: Cal
         assert coregw.verify_resolve(json.dumps(asked), answer.content) == cid_of(bytes([index]))
 
 
-@pytest.mark.parametrize(
-    "segments", [["nothing"], ["docs", "nothing"], ["list", "5"], ["list", "01"], ["@payload", "x"]]
-)
+@rows("segments", [["nothing"], ["docs", "nothing"], ["list", "5"], ["list", "01"], ["@payload", "x"]])
 def test_unresolvable_path_is_not_found(
     ask: Ask, expect_refusal: Refusal, tree: dict[str, str], segments: list[str]
 ) -> None:
@@ -91,7 +90,7 @@ def test_a_nested_root_that_is_not_held_fails_its_branch_only(
     assert ask("/v1/resolve", resolving(both, "a", "deep", "er")).json()["target"] == tree["leaf"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("change", "code"),
     [
         ({"root": "x"}, "invalid_cid"),
@@ -175,7 +174,7 @@ def test_one_map_proof_proves_many_keys(ask: Ask, tree: dict[str, str]) -> None:
             coregw.verify_map_proof(json.dumps({**asked, "keys": keys}), answer.content)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("members", "place"),
     [
         ({"keys": []}, "keys"),
@@ -221,7 +220,7 @@ def test_scan_stays_within_its_prefix(ask: Ask, tree: dict[str, str]) -> None:
     assert [entry["segments"] for entry in entries] == [["docs"], ["docs", "@payload"], ["docs", "readme"]]
 
 
-@pytest.mark.parametrize("change", [{"limit": 0}, {"limit": 1001}, {"after": ["list"]}, {"after": []}])
+@rows("change", [{"limit": 0}, {"limit": 1001}, {"after": ["list"]}, {"after": []}])
 def test_a_scan_outside_its_bounds_is_refused(ask: Ask, tree: dict[str, str], change: dict[str, Any]) -> None:
     asked = {"profile": "core.scan/v0alpha1", "root": tree["root"], "prefix": ["docs"]} | change
     answer = ask("/v1/scan", asked)

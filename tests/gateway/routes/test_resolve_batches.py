@@ -17,6 +17,7 @@ from coregw.errors import StoreDamaged
 from coregw.messages.payloads import MAX_BATCH_PATHS
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
+from tables import rows
 
 Ask = Callable[..., httpx2.Response]
 Refusal = Callable[[httpx2.Response, int, str], str]
@@ -77,7 +78,7 @@ def test_an_empty_batch_has_no_results(ask: Ask, tree: dict[str, str]) -> None:
     assert ask(RESOLVE, {"root": tree["root"], "paths": []}).json() == {"results": []}
 
 
-@pytest.mark.parametrize("bad", [[""], ["a", ""], ["a/b"], ["a" * 4097]])
+@rows("bad", [[""], ["a", ""], ["a/b"], ["a" * 4097]])
 def test_one_bad_path_names_its_index(ask: Ask, expect_refusal: Refusal, tree: dict[str, str], bad: list[str]) -> None:
     answer = ask(RESOLVE, {"root": tree["root"], "paths": [["docs"], ["list"], bad]})
     assert "paths[2]" in expect_refusal(answer, 400, "invalid_path")

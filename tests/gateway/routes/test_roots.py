@@ -41,7 +41,7 @@ def test_large_map_is_created_and_read(ask: Ask, cid_of: Callable[..., str]) -> 
         assert coregw.verify_resolve(json.dumps(asked), answer.content) == leaf
 
 
-@pytest.mark.parametrize(
+@rows(
     ("arcs", "code"),
     [
         ('{"a": "x"}', "invalid_cid"),

@@ -16,6 +16,7 @@ from coregw.gateway.context import Gateway
 from coregw.gateway.openapi import Operation, operations_of
 from coregw.gateway.settings import Settings
 from coregw.store.memory import MemoryStore
+from tables import rows
 
 if TYPE_CHECKING:
     import httpx2
@@ -103,7 +104,7 @@ def test_every_operation_is_reachable(client: httpx2.Client, operations: list[Op
         assert answer.status_code != 404 or each.method == "HEAD" or answer.json()["error"] != "route_not_found", each
 
 
-@pytest.mark.parametrize(
+@rows(
     ("method", "path", "spellings"),
     [
         ("POST", "/v1/resolve", ["/v1/resolve/", "//v1//resolve", "/v1/%72esolve", "/v1/resolve%2F", "/v1/resolve///"]),
@@ -126,7 +127,7 @@ def test_other_spellings_of_a_path_get_the_same_response(
         assert ask(spelling) == expected, spelling
 
 
-@pytest.mark.parametrize("path", ["/v1/cas/a%2Fb", "/v1/cas/a/b", "/v1/resolve/x/y", "/V1/resolve"])
+@rows("path", ["/v1/cas/a%2Fb", "/v1/cas/a/b", "/v1/resolve/x/y", "/V1/resolve"])
 def test_a_parameter_is_one_segment(client: httpx2.Client, path: str) -> None:
     assert client.get(path).json()["error"] == "route_not_found"
 
