@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -20,6 +20,9 @@ import pytest
 import coregw
 from client_calls import Call, both_clients
 from coregw.client import Client, ClientSettings, ConnectionOptions
+from coregw.client.transport.asynchronous import AsyncTransport
+from coregw.client.transport.exchange import Answer, SentOnce, Traffic
+from coregw.client.transport.exchange import Call as HttpCall
 from coregw.client.transport.gateways import Address, Gateways, Retries
 from coregw.errors import InvalidInput, TooLarge, Unavailable
 from gateways import read_head, scripted_gateway
@@ -259,6 +262,43 @@ def test_a_retry_waits_at_least_for_the_backoff(call: Call, after: bytes) -> Non
 
     with scripted_gateway(script) as url:
         assert call(url, ClientSettings(backoff_seconds=0.001), "get_payload", CID) == DATA
+
+
+class Streamed:
+    """A streamed request body."""
+
+    def chunks(self) -> Generator[bytes, None, None]:
+        yield DATA[:4]
+        yield DATA[4:]
+
+
+@pytest.mark.anyio
+async def test_each_attempt_is_counted_with_the_bytes_of_its_bodies() -> None:
+    refusal = (
+        b"HTTP/1.1 503 X\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbusy"  # not an answer, and not counted as one
+    )
+    settings = ClientSettings(backoff_seconds=0.001)
+    for content, end in ((None, b"\r\n\r\n"), (DATA, DATA), (SentOnce(DATA), DATA), (Streamed(), b"\r\n0\r\n\r\n")):
+        answers = iter([refusal, OK + DATA])
+
+        def script(connection: socket.socket, answers: Iterator[bytes] = answers, end: bytes = end) -> None:
+            request = b""
+            while not request.endswith(end):
+                request += connection.recv(1 << 16)
+            connection.sendall(next(answers))
+
+        traffic, steps = Traffic(), list[int]()
+        traffic.on_sent = steps.append
+        with scripted_gateway(script) as url:
+            gateways = Gateways([Address.parse(url)], settings, ConnectionOptions())
+            transport = AsyncTransport(gateways, settings)
+            method = "GET" if content is None else "POST"
+            found = await transport.outcome(HttpCall(method, "/x", 100, "send", content=content, traffic=traffic))
+            await transport.aclose()
+        sent = 0 if content is None else 2 * len(DATA)
+        assert isinstance(found, Answer)
+        assert (found.body, traffic.requests, traffic.received) == (DATA, 2, len(DATA))
+        assert (traffic.sent, sum(steps)) == (sent, sent)
 
 
 def one_gateway(settings: ClientSettings) -> Gateways:
