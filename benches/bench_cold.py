@@ -21,7 +21,7 @@ from rocksdict import Cache, Rdict
 
 import report
 from big_map import BigMap, big_map, key
-from coregw.engine import Engine
+from coregw.engine import Engine, EngineLimits
 from coregw.store import Table
 from coregw.store.rocksdb import RocksStore, open_store
 from coregw.store.rocksdb.layout import Family
@@ -70,7 +70,7 @@ async def resolves(
 ) -> tuple[list[tuple[float, float]], list[list[list[bytes]]]]:
     """Return the wall and CPU time of each batch through the engine, and the pages that each read."""
     recording = RecordingStore(await open_store(where.path, cache_bytes=caches[1]))
-    engine = Engine(recording, cache_bytes=caches[0])  # type: ignore[arg-type]  # it delegates to a store
+    engine = Engine(recording, EngineLimits(cache_bytes=caches[0]))  # type: ignore[arg-type]  # it delegates to a store
     times, reads = [], []
     prepare(where.path)
     for body in bodies:
@@ -107,7 +107,7 @@ def bare(
 async def one_by_one(where: BigMap, keys: list[str], caches: tuple[int, int]) -> tuple[float, float]:
     """Return lookups per second, and pages read per lookup, of single lookups that start cold."""
     recording = RecordingStore(await open_store(where.path, cache_bytes=caches[1]))
-    engine = Engine(recording, cache_bytes=caches[0])  # type: ignore[arg-type]  # it delegates to a store
+    engine = Engine(recording, EngineLimits(cache_bytes=caches[0]))  # type: ignore[arg-type]  # it delegates to a store
     evict(where.path)
     stopwatch = Stopwatch()
     for text in keys:

@@ -10,7 +10,7 @@ import pytest
 
 import coregw
 from car_files import block, car_of_payloads, cid, header
-from coregw.engine import CarLimits, Engine
+from coregw.engine import Engine, EngineLimits
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
 
@@ -55,7 +55,7 @@ async def in_chunks(car: bytes) -> AsyncIterator[bytes]:
 
 async def test_a_car_in_memory_does_not_wait_for_spooled_imports() -> None:
     store = SlowStore()
-    engine = Engine(store, cars=CarLimits(at_once=1))
+    engine = Engine(store, EngineLimits(cars_at_once=1))
     slow = asyncio.create_task(engine.cars.import_car(in_chunks(car_of_payloads(SLOW))))
     await store.is_reached.wait()
     datas = [bytes([number]) * 5000 for number in range(100)]

@@ -10,8 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 import coregw
-from coregw.engine import Engine
-from coregw.engine.builds import BuildLimits
+from coregw.engine import Engine, EngineLimits
 from coregw.engine.scheduling import Holder
 from coregw.errors import TooLarge, Unavailable
 from coregw.store.memory import MemoryStore
@@ -45,7 +44,7 @@ async def deep_map(engine: Engine) -> str:
 
 
 async def test_a_mutation_has_a_limit_and_frees_what_it_held() -> None:
-    engine = Engine(MemoryStore(), budget=50)
+    engine = Engine(MemoryStore(), EngineLimits(node_budget=50))
     changes = engine._driver.changes
     try:
         root = await deep_map(engine)
@@ -62,7 +61,7 @@ async def test_a_mutation_has_a_limit_and_frees_what_it_held() -> None:
 
 async def test_mutations_together_have_a_limit_which_the_oldest_keeps_to() -> None:
     """Those that fail may be sent again."""
-    engine = Engine(MemoryStore(), budget=50)
+    engine = Engine(MemoryStore(), EngineLimits(node_budget=50))
     changes = engine._driver.changes
     try:
         root = await deep_map(engine)
@@ -114,7 +113,7 @@ async def car_of(arcs: dict[str, str]) -> bytes:
 async def test_every_way_to_create_a_root_has_the_limit_of_changes() -> None:
     few, many = arcs_of(100), arcs_of(5000)
     lines = "".join(f"{json.dumps([path, target])}\n" for path, target in many.items()).encode()
-    engine = Engine(MemoryStore(), change_bytes=256 << 10, builds=BuildLimits(run_bytes=64 << 10))
+    engine = Engine(MemoryStore(), EngineLimits(change_bytes=256 << 10, build_run_bytes=64 << 10))
     changes, car = engine._driver.changes, await car_of(many)
     too_much = re.escape("needs more than 262,144 bytes of memory")
     try:
@@ -137,7 +136,7 @@ async def test_every_way_to_create_a_root_has_the_limit_of_changes() -> None:
 
 async def test_creations_and_mutations_share_one_limit() -> None:
     """What is refused may be sent again when the others have ended."""
-    engine = Engine(MemoryStore(), budget=50)
+    engine = Engine(MemoryStore(), EngineLimits(node_budget=50))
     changes = engine._driver.changes
     try:
         root = await deep_map(engine)

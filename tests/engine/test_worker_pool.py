@@ -13,7 +13,7 @@ import pytest
 
 import coregw
 from coregw._core import Operation
-from coregw.engine import Engine
+from coregw.engine import Engine, EngineLimits
 from coregw.engine.scheduling import MAX_KEPT_QUERIES, MAX_LOADING_QUERIES, WorkerPool, level_of, slice_seconds
 from coregw.store.memory import MemoryStore
 
@@ -106,7 +106,7 @@ QUERY = {"profile": "core.scan/v0alpha1", "root": coregw.Map(ARCS).root, "prefix
 )
 async def test_what_is_short_overtakes_what_is_long(limit: int, before: int) -> None:
     """Without time slices, each listing was made at once on the event loop, and the short one came last."""
-    engine = Engine(MemoryStore(), worker_threads=1)
+    engine = Engine(MemoryStore(), EngineLimits(worker_threads=1))
     answered: list[int] = []
 
     async def ask(limit: int) -> bytes:
@@ -133,7 +133,7 @@ async def test_few_cold_queries_read_their_pages_at_a_time() -> None:
     request = json.dumps(QUERY | {"limit": 1000}).encode()
     expected = await makers[1].scan(request)
     pages = makers[1].figures().pages_read
-    engine = Engine(store, worker_threads=1)
+    engine = Engine(store, EngineLimits(worker_threads=1))
     try:
         answers = await asyncio.gather(*[engine.scan(request) for _ in range(DEAR)])
         assert set(answers) == {expected}

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,9 +17,11 @@ import pytest
 
 import coregw
 from car_files import block, cid, header
-from coregw.engine import BuildLimits, Engine
+from coregw.engine import Engine, EngineLimits
 from coregw.engine.scheduling import WorkerPool
 from coregw.errors import Conflict, InvalidInput, RootNotFound, StorageFull, StoreDamaged, Unavailable
+from coregw.gateway.app import engine_limits
+from coregw.gateway.settings import Settings
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
 
@@ -60,12 +63,12 @@ class WatchedStore(MemoryStore):
         return [name for name, _ in self.calls]
 
 
-def run(use: Callable[[Engine, WatchedStore], Awaitable[T]], **settings: object) -> T:
+def run(use: Callable[[Engine, WatchedStore], Awaitable[T]], limits: EngineLimits | None = None) -> T:
     """Run a test on a new engine over a new store, and close both."""
 
     async def main() -> T:
         store = WatchedStore()
-        engine = Engine(store, **settings)  # type: ignore[arg-type]
+        engine = Engine(store, limits)
         try:
             return await use(engine, store)
         finally:
@@ -135,7 +138,7 @@ def test_a_query_that_spends_its_budget_continues_in_a_worker_thread() -> None:
         assert len(scanned.entries) == 1000
         assert scanned.more
 
-    run(use, budget=1)
+    run(use, EngineLimits(node_budget=1))
 
 
 def test_only_held_roots_are_remembered() -> None:
@@ -160,7 +163,7 @@ def test_the_number_of_remembered_roots_is_bounded() -> None:
             await engine.resolve(resolving(root, f"k{i}"))
         assert store.names().count("get roots") >= 3  # it remembers at most two of the five
 
-    run(use, held_roots=2)
+    run(use, EngineLimits(held_roots=2))
 
 
 def test_lost_pages_are_damage_not_absence() -> None:
@@ -213,7 +216,7 @@ def test_a_query_past_its_timeout_is_unavailable() -> None:
 
     async def main() -> None:
         store = Slow()
-        engine = Engine(store, operation_seconds=0.05)
+        engine = Engine(store, EngineLimits(operation_seconds=0.05))
         root = await created(engine, arcs(ARCS))
         with pytest.raises(Unavailable, match=r"0\.05"):
             await engine.resolve(resolving(root, "d7", "f7"))
@@ -236,7 +239,7 @@ def test_many_queries_and_changes_at_once_agree() -> None:
 
         await asyncio.gather(*[change(i) for i in range(50)])
 
-    run(use, cache_bytes=1 << 20, budget=3)
+    run(use, EngineLimits(cache_bytes=1 << 20, node_budget=3))
 
 
 def test_heavy_requests_wait_for_a_place() -> None:
@@ -246,7 +249,7 @@ def test_heavy_requests_wait_for_a_place() -> None:
         roots = await asyncio.gather(*[engine.create_root(body) for body in bodies])
         assert len(set(roots)) == 3
 
-    run(use, heavy_requests=1)
+    run(use, EngineLimits(heavy_requests=1))
 
 
 def test_a_long_answer_is_written_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,4 +325,10 @@ def test_a_refused_build_does_not_keep_its_spool(tmp_path: Path) -> None:
         finally:
             gc.enable()
 
-    run(use, builds=BuildLimits(run_bytes=1 << 16, spool=tmp_path))
+    run(use, EngineLimits(build_run_bytes=1 << 16, spool=tmp_path))
+
+
+def test_a_gateway_and_an_engine_without_one_have_the_same_limits(tmp_path: Path) -> None:
+    limits = engine_limits(Settings(data=tmp_path))
+    assert limits.spool == tmp_path
+    assert replace(limits, spool=None, reserve_bytes=0) == EngineLimits()

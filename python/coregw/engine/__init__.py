@@ -10,22 +10,22 @@ HTTP, limits on bodies and status codes are the gateway's (``coregw.gateway``).
 from coregw.extras import missing_extra
 
 try:
-    from coregw.engine.builds import BuildLimits, Builds
-    from coregw.engine.cars import CarLimits, Cars
+    from coregw.engine.builds import Builds
+    from coregw.engine.cars import Cars
     from coregw.engine.engine import Engine, EngineFigures, Verdict
     from coregw.engine.objects import Objects
     from coregw.engine.payloads import Payloads, StoredPayload
     from coregw.engine.publications import PublicationStore
+    from coregw.engine.scheduling import EngineLimits
 except ModuleNotFoundError as error:
     raise missing_extra(error, "coregw.engine", "server") from error
 
 __all__ = [
-    "BuildLimits",
     "Builds",
-    "CarLimits",
     "Cars",
     "Engine",
     "EngineFigures",
+    "EngineLimits",
     "Objects",
     "Payloads",
     "PublicationStore",

@@ -11,15 +11,15 @@ import asyncio
 import errno
 import os
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
-from typing import Final, NamedTuple, ParamSpec
+from typing import Final, ParamSpec
 
 from coregw._core import ArcSorter, Operation, PageCache
 from coregw.engine.driver import Driver
+from coregw.engine.scheduling import EngineLimits
 from coregw.errors import StorageFull, Unavailable
 from coregw.store import Store
 
-__all__ = ["BuildLimits", "Builds"]
+__all__ = ["Builds"]
 
 P = ParamSpec("P")
 
@@ -30,34 +30,16 @@ _ATTEMPTS: Final = 3
 """How often a map is built whose first pages were collected as garbage before its last ones were stored."""
 
 
-class BuildLimits(NamedTuple):
-    """Limits of builds.
-
-    Attributes:
-        at_once: Builds that are merged and stored at once; more wait, when they have arrived.
-        run_bytes: Memory of one run of arcs. A build needs four times as much while its arcs arrive.
-        spool: The folder of temporary files; None is the system's.
-        spool_bytes: Bound of the temporary files of all builds together.
-        reserve_bytes: Free space on that disk below which nothing more is spooled.
-    """
-
-    at_once: int = 2
-    run_bytes: int = 8 << 20
-    spool: Path | None = None
-    spool_bytes: int = 64 << 30
-    reserve_bytes: int = 0
-
-
 class Builds:
     """The builds of one store, ``engine.builds``."""
 
-    def __init__(self, store: Store, driver: Driver, cache: PageCache, limits: BuildLimits) -> None:
+    def __init__(self, store: Store, driver: Driver, cache: PageCache, limits: EngineLimits) -> None:
         """Called by `Engine`."""
         self._store = store
         self._driver = driver
         self._cache = cache
         self._limits = limits
-        self._slots = asyncio.Semaphore(limits.at_once)
+        self._slots = asyncio.Semaphore(limits.heavy_requests)
         self._spooled: dict[ArcSorter, int] = {}
 
     async def build_root(self, chunks: AsyncIterator[bytes], suite: str, form: str = "ndjson") -> bytes:
@@ -78,7 +60,7 @@ class Builds:
             Unavailable: If the store cannot write, garbage collections removed pages of the map again and again, or
                 all changes need too much memory.
         """
-        sorter = ArcSorter(self._limits.spool, form, self._limits.run_bytes)
+        sorter = ArcSorter(self._limits.spool, form, self._limits.build_run_bytes)
         self._spooled[sorter] = 0
         try:
             await self._receive(sorter, chunks)
@@ -117,11 +99,13 @@ class Builds:
     def _check_space(self, sorter: ArcSorter, size: int) -> None:
         limits = self._limits
         self._spooled[sorter] = sorter.spooled_bytes
-        if sum(self._spooled.values()) + limits.run_bytes + size > limits.spool_bytes:
-            raise StorageFull(f"the temporary files of all builds would take more than {limits.spool_bytes} bytes")
+        if sum(self._spooled.values()) + limits.build_run_bytes + size > limits.build_spool_bytes:
+            raise StorageFull(
+                f"the temporary files of all builds would take more than {limits.build_spool_bytes} bytes"
+            )
         if limits.spool is not None:
             disk = os.statvfs(limits.spool)
-            if disk.f_bavail * disk.f_frsize < limits.reserve_bytes + limits.run_bytes + size:
+            if disk.f_bavail * disk.f_frsize < limits.reserve_bytes + limits.build_run_bytes + size:
                 raise _full()
 
     async def store_map(self, sorter: ArcSorter, suite: str) -> bytes:

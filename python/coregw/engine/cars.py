@@ -32,12 +32,11 @@ from coregw._core import (
     read_get_batch,
 )
 from coregw.engine.driver import Driver
-from coregw.engine.scheduling import MAX_LOOP_BLOCKS
+from coregw.engine.scheduling import MAX_LOOP_BLOCKS, EngineLimits, Execution
 from coregw.errors import InvalidInput, PayloadNotFound, StorageFull, StoreDamaged, TooLarge, Unavailable
 from coregw.store import CHUNK_BYTES, Store, Stored
 
 __all__ = [
-    "CarLimits",
     "Cars",
     "HeldPayload",
     "ReceivedCar",
@@ -374,24 +373,6 @@ OUTPUT_BYTES: Final = 256 << 10
 """Bytes of tree nodes that are written at once, about."""
 
 
-class CarLimits(NamedTuple):
-    """Limits of imports and exports.
-
-    Attributes:
-        payload_bytes: Bytes of one imported payload.
-        blocks: Blocks of an imported CAR; each takes about 60 bytes of memory.
-        at_once: Spooled CARs that are checked and stored at once; more wait, when they are spooled.
-        spool: The folder of spooled bytes; None is the system's folder for temporary files.
-        reserve_bytes: Free space on that disk below which nothing more is spooled.
-    """
-
-    payload_bytes: int = 64 << 20
-    blocks: int = 4_000_000
-    at_once: int = 2
-    spool: Path | None = None
-    reserve_bytes: int = 0
-
-
 class _Taken(NamedTuple):
     """Payloads to store: the multihashes and bytes of short ones, and where longer ones are."""
 
@@ -411,13 +392,13 @@ class _Begun(NamedTuple):
 class Cars:
     """The CARs of one store, ``engine.cars``."""
 
-    def __init__(self, store: Store, driver: Driver, cache: PageCache, limits: CarLimits) -> None:
+    def __init__(self, store: Store, driver: Driver, cache: PageCache, limits: EngineLimits) -> None:
         """Called by `Engine`."""
         self._store = store
         self._driver = driver
         self._cache = cache
         self._limits = limits
-        self._imports = asyncio.Semaphore(limits.at_once)
+        self._imports = asyncio.Semaphore(limits.cars_at_once)
 
     # --- export -------------------------------------------------------------------------------------------------------
 
@@ -442,11 +423,11 @@ class Cars:
             StoreDamaged: If a page is missing or damaged. The iterator raises this as well, and `TooLarge` if more than
                 262,144 roots are nested in the root.
         """
-        operation = Operation.export_car(self._cache, root, payloads, OUTPUT_BYTES, after, occurrence)
-        first = await self._driver.advance(operation)
-        return self._parts(operation, first)
+        execution = Execution(Operation.export_car(self._cache, root, payloads, OUTPUT_BYTES, after, occurrence))
+        first = await self._driver.advance(execution)
+        return self._parts(execution, first)
 
-    async def _parts(self, operation: Operation, polled: bytes | Need) -> AsyncGenerator[bytes, None]:
+    async def _parts(self, execution: Execution, polled: bytes | Need) -> AsyncGenerator[bytes, None]:
         while isinstance(polled, Need):
             written, cids = polled.output or (b"", [])
             if written:
@@ -455,7 +436,7 @@ class Cars:
             async with aclosing(payload_blocks(self._store, held, skip_damaged=False)) as blocks:
                 async for chunk in blocks:
                     yield chunk
-            polled = await self._driver.advance(operation)
+            polled = await self._driver.advance(execution)
 
     # --- payloads alone -----------------------------------------------------------------------------------------------
 
@@ -508,7 +489,7 @@ class Cars:
             Unavailable: If the store cannot write (`StorageFull`: it is full), or all changes need too much memory.
         """
         limits = self._limits
-        with Spool(limits.spool, limits.reserve_bytes, limits.payload_bytes, limits.blocks) as spool:
+        with Spool(limits.spool, limits.reserve_bytes, limits.payload_bytes, limits.car_blocks) as spool:
             await self._receive(chunks, spool)
             async with self._imports:
                 await self._check(spool)
@@ -529,7 +510,7 @@ class Cars:
         Its place is among the other changes whose body is in memory: spooled imports take theirs for long.
         """
         async with self._driver.changes.place_for(body):
-            car = WholeCar(body, self._limits.payload_bytes, self._limits.blocks)
+            car = WholeCar(body, self._limits.payload_bytes, self._limits.car_blocks)
             begun = await self._driver.in_worker(self._begin, car, version)
             return None if begun is None else await self._store_all(car, begun)
 
@@ -552,18 +533,20 @@ class Cars:
     async def _store_all(self, car: ReceivedCar, begun: _Begun) -> bytes:
         """Check the trees of a CAR whose blocks are checked, and store everything; return the response."""
         operation, has_trees, polled, taken = begun
-        on_loop = polled is not None
+        execution = Execution(operation, on_loop=polled is not None)
+        execution.read = car.read
         with self._driver.changes.holding(operation):
             if has_trees:  # its payloads are older than its roots
                 operation.since = await self._store.put({}, durable=False)
             if polled is None or (isinstance(polled, Need) and polled.payloads is None):
-                polled = await self._driver.advance(operation, polled, on_loop=on_loop, read=car.read)
+                execution.polled = polled
+                polled = await self._driver.advance(execution)
             while isinstance(polled, Need):
                 if taken is None:
                     taken = await self._driver.in_worker_to_end(_taken, car, polled.payloads or [])
                 await self._store_payloads(car, taken)
                 taken = None
-                polled = await self._driver.advance(operation, on_loop=on_loop, read=car.read)
+                polled = await self._driver.advance(execution)
             return polled
 
     async def _check(self, spool: Spool) -> None:

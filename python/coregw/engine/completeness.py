@@ -21,6 +21,7 @@ from typing import Final
 from coregw._core import Cid, Need, Operation, PageCache
 from coregw.engine.driver import Driver
 from coregw.engine.pages import CHECKING, COMPLETE, INCOMPLETE, WHOLE
+from coregw.engine.scheduling import Execution
 from coregw.errors import InvalidInput, RootNotFound, StoreDamaged, TooLarge
 from coregw.messages import encode
 from coregw.messages.roots import Completeness
@@ -107,7 +108,9 @@ async def _replace(store: Store, key: bytes, before: bytes, after: bytes) -> Non
 
 
 async def _find_missing(store: Store, driver: Driver, operation: Operation, *, renews: bool) -> str | None:
-    while isinstance(polled := await driver.advance(operation, renews=renews), Need):
+    execution = Execution(operation)
+    execution.renews = renews
+    while isinstance(polled := await driver.advance(execution), Need):
         _, cids = polled.output or (b"", ())
         names = _multihashes(cids)
         # A replica might show what was removed, so an answer on which a client may rely asks the store itself.

@@ -32,8 +32,11 @@ from coregw.engine.scheduling import (
     SPANS_PER_VISIT,
     WORKER_BUDGET_FACTOR,
     ChangeSlots,
+    EngineLimits,
+    Execution,
     QuerySlots,
     QueryState,
+    ReadSpan,
     WorkerPool,
     level_of,
     require_caller,
@@ -42,7 +45,7 @@ from coregw.engine.scheduling import (
 from coregw.errors import RootNotFound, StoreDamaged, Unavailable
 from coregw.store import Store, Stored, Table
 
-__all__ = ["Driver", "ReadSpan"]
+__all__ = ["Driver"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,37 +53,22 @@ R = TypeVar("R")
 _MAX_OPENED_TOGETHER: Final = 8
 """Top pages are read together with the records of at most this many roots; a batch of more waits for all anyway."""
 
-ReadSpan = Callable[[int, int], bytes]
-"""Reads the bytes from a start to an end (exclusive), fewer at the end. Called in worker threads."""
-
 
 class Driver:
     """Drives operations over one store. For tasks of one event loop."""
 
-    def __init__(
-        self,
-        store: Store,
-        cache: PageCache,
-        *,
-        budget: int,
-        worker_threads: int,
-        heavy_requests: int,
-        change_bytes: int,
-        long_queries: int,
-        max_nodes: int,
-        seconds: float,
-    ) -> None:
-        """Takes the settings of `Engine` with the same names, and the cache of the operations to drive."""
+    def __init__(self, store: Store, cache: PageCache, limits: EngineLimits) -> None:
+        """Args: the store, the cache of the operations to drive, and the limits of the engine."""
         self._store = store
         self._cache = cache
-        self._budget = budget
-        self._pool = WorkerPool(worker_threads)
-        self.changes = ChangeSlots(heavy_requests, change_bytes)
+        self._budget = limits.node_budget
+        self._pool = WorkerPool(limits.worker_threads)
+        self.changes = ChangeSlots(limits)
         """Slots and memory of root creations, imports and mutations."""
         self._loading = QuerySlots(MAX_LOADING_QUERIES, 0)
-        self._long = QuerySlots(long_queries, MAX_KEPT_QUERIES)
-        self._max_nodes = max_nodes
-        self._seconds = seconds
+        self._long = QuerySlots(limits.long_queries, MAX_KEPT_QUERIES)
+        self._max_nodes = limits.max_nodes
+        self._seconds = limits.operation_seconds
         self.page_reads = PageReads(store)
         """Reads of pages from the store."""
         self._guided = GuidedPages(store, self.page_reads)
@@ -115,35 +103,31 @@ class Driver:
             ClientDisconnected: If the caller leaves before it ends.
         """
         self._refresh_held()
-        query = QueryState(start, self._max_nodes)
-        on_loop = weight <= MAX_LOOP_BYTES
-        if on_loop:
+        query = QueryState(start, self._max_nodes, on_loop=weight <= MAX_LOOP_BYTES)
+        if query.on_loop:
             polled = query.begin(self._budget)
             if isinstance(polled, bytes):  # as of most queries: nothing is awaited, so no timeout is needed
                 return polled
             if polled.budget and self.jobs > MAX_KEPT_QUERIES:
                 query.drop()
         async with self._in_time():
-            await self._resume(query, on_loop, max_level=0, max_pages=MAX_LOOP_PAGES)
+            await self._resume(query, max_level=0, max_pages=MAX_LOOP_PAGES)
             if isinstance(query.polled, Need) and not query.polled.budget:
                 async with self._loading.occupy(query):
-                    await self._resume(query, on_loop, max_level=0)
+                    await self._resume(query, max_level=0)
             if isinstance(query.polled, Need):
                 async with self._long.occupy(query):
-                    await self._resume(query, on_loop=False)
+                    query.on_loop = False
+                    await self._resume(query)
         return _response(query.polled)
 
-    async def _resume(
-        self, query: QueryState, on_loop: bool, max_level: float = math.inf, max_pages: float = math.inf
-    ) -> None:
-        """Continue a query, or begin it again in a worker thread if it was dropped. The limits are as for `advance`."""
+    async def _resume(self, query: QueryState, max_level: float = math.inf, max_pages: float = math.inf) -> None:
+        """Continue a query within limits, or begin it again in a worker thread if it was dropped."""
         if query.operation is None:
             require_caller()
             await self.in_worker(query.begin_slice, self._budget * WORKER_BUDGET_FACTOR)
-        assert query.operation is not None  # noqa: S101 - it has begun
-        query.polled = await self.advance(
-            query.operation, query.polled, on_loop=on_loop, max_level=max_level, max_pages=max_pages, is_query=True
-        )
+        query.max_level, query.max_pages = max_level, max_pages
+        query.polled = await self.advance(query)
 
     async def drive(self, operation: Operation, weight: int) -> bytes:
         """Drive a change to its response.
@@ -157,26 +141,26 @@ class Driver:
             TooLarge: If it needs too much memory.
             Unavailable: If it takes longer than ``seconds``, writing aside, or all changes need too much memory.
         """
-        on_loop, polled = self._first_poll(operation, weight)
-        if isinstance(polled, bytes):
-            return polled
-        async with self._in_time() as deadline:
+        execution = self._begun(operation, weight)
+        if isinstance(execution.polled, bytes):
+            return execution.polled
+        async with self._in_time() as execution.deadline:
             with self.changes.holding(operation):
-                return _response(await self.advance(operation, polled, on_loop=on_loop, deadline=deadline))
+                return _response(await self.advance(execution))
 
     async def drive_to_end(self, operation: Operation, weight: int = MAX_LOOP_BYTES + 1) -> bytes:
         """Drive a change to its response, however long it takes; otherwise as `drive`."""
-        on_loop, polled = self._first_poll(operation, weight)
-        if isinstance(polled, bytes):
-            return polled
+        execution = self._begun(operation, weight)
+        if isinstance(execution.polled, bytes):
+            return execution.polled
         with self.changes.holding(operation):
-            return _response(await self.advance(operation, polled, on_loop=on_loop))
+            return _response(await self.advance(execution))
 
-    def _first_poll(self, operation: Operation, weight: int) -> tuple[bool, bytes | Need | None]:
-        """Return whether an operation runs on the event loop, and if so, what it returned there."""
+    def _begun(self, operation: Operation, weight: int) -> Execution:
+        """Return the execution of a change, which has been polled if it runs on the event loop."""
         self._refresh_held()
         on_loop = weight <= MAX_LOOP_BYTES
-        return on_loop, operation.poll(self._budget) if on_loop else None
+        return Execution(operation, operation.poll(self._budget) if on_loop else None, on_loop=on_loop)
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncGenerator[asyncio.Timeout, None]:
@@ -187,78 +171,67 @@ class Driver:
         except TimeoutError:
             raise Unavailable(f"this took longer than {self._seconds:g} seconds") from None
 
-    async def advance(
-        self,
-        operation: Operation,
-        polled: bytes | Need | None = None,
-        *,
-        on_loop: bool = False,
-        deadline: asyncio.Timeout | None = None,
-        read: ReadSpan | None = None,
-        max_level: float = math.inf,
-        max_pages: float = math.inf,
-        is_query: bool = False,
-        renews: bool = True,
-    ) -> bytes | Need:
+    async def advance(self, execution: Execution) -> bytes | Need:
         """Drive an operation to its response, or to a need for output or payloads, which the caller meets.
 
-        Args:
-            operation: The operation.
-            polled: What it returned last, if that was not handled yet.
-            on_loop: Whether it is polled on the event loop unless its budget is spent.
-            deadline: Cleared when something is written: a write is not given up halfway.
-            read: Reads spans of the CAR that is imported.
-            max_level: The need for a budget is returned when the operation has run for longer than this level.
-            max_pages: The need for more pages than these is returned, and that for roots before it looks for more keys.
-            is_query: Whether it reads the trees of the roots about which it asks.
-            renews: Whether the roots that it would renew count as stored now; otherwise they are only looked up.
+        After a need that exceeds the limits of the execution, it continues from there; after another one the operation
+        is polled again.
 
         Raises:
             ClientDisconnected: If the caller leaves while it runs or waits.
         """
+        operation, polled = execution.operation, execution.polled
+        assert operation is not None  # noqa: S101 - it has begun
         if polled is None:
             self._refresh_held()
-            polled = operation.poll(self._budget) if on_loop else await self._poll_in_worker(operation, read)
+            polled = await self._poll(execution, operation, on_loop=execution.on_loop)
+        execution.polled = None
         early: dict[bytes, bytes] = {}
         while isinstance(polled, Need):
             require_caller()
             self.changes.hold(operation)
             if (roots := polled.roots) is not None:
-                lookahead = self._lookahead(operation, roots) if is_query else {}
-                if sum(map(len, lookahead.values())) > max_pages:
+                lookahead = self._lookahead(operation, roots) if execution.is_query else {}
+                if sum(map(len, lookahead.values())) > execution.max_pages:
                     return polled
                 early = await self._open_trees(operation, roots, lookahead)
             elif (roots := polled.renewal) is not None:
-                look_up = self._store.renew(Stored.ROOTS, roots) if renews else self._store.get(Table.ROOTS, roots)
-                found = await look_up
-                pairs = zip(roots, found, strict=True)
-                operation.supply_roots([each is not None and root not in self._incomplete for root, each in pairs])
+                await self._renew(execution, operation, roots)
             elif (pages := polled.pages) is not None:
-                if len(pages) > max_pages:
+                if len(pages) > execution.max_pages:
                     return polled
                 await self._load_pages(operation, polled, early)
             elif (trees := polled.store) is not None:
-                if deadline is not None:
-                    deadline.reschedule(None)
+                if execution.deadline is not None:
+                    execution.deadline.reschedule(None)
                 await self._put_trees(operation, *trees)
-            elif polled.span is None and (not polled.budget or level_of(operation.busy_seconds) > max_level):
+            elif polled.span is None and (not polled.budget or level_of(operation.busy_seconds) > execution.max_level):
                 return polled
-            if on_loop and not polled.budget:
-                polled = operation.poll(self._budget)
-            else:
-                polled = await self._poll_in_worker(operation, read)
+            polled = await self._poll(execution, operation, on_loop=execution.on_loop and not polled.budget)
         return polled
+
+    async def _renew(self, execution: Execution, operation: Operation, roots: Sequence[bytes]) -> None:
+        """Renew roots, and supply whether each is held."""
+        if execution.renews:
+            found: Sequence[object] = await self._store.renew(Stored.ROOTS, roots)
+        else:
+            found = await self._store.get(Table.ROOTS, roots)
+        pairs = zip(roots, found, strict=True)
+        operation.supply_roots([each is not None and root not in self._incomplete for root, each in pairs])
 
     def poll_in_thread(self, operation: Operation) -> bytes | Need:
         """Poll an operation once, in the worker thread that calls this."""
         return operation.poll(self._budget * WORKER_BUDGET_FACTOR)
 
-    async def _poll_in_worker(self, operation: Operation, read: ReadSpan | None) -> bytes | Need:
+    async def _poll(self, execution: Execution, operation: Operation, *, on_loop: bool) -> bytes | Need:
+        """Poll on the event loop, or for a time slice in a worker thread."""
+        if on_loop:
+            return operation.poll(self._budget)
         budget = self._budget * WORKER_BUDGET_FACTOR
         level = level_of(operation.busy_seconds)
-        if read is None:
+        if execution.read is None:
             return await self._pool.run(partial(operation.poll, budget, slice_seconds(level)), level)
-        polling = self._pool.run(partial(_poll_reading, operation, budget, read), level)
+        polling = self._pool.run(partial(_poll_reading, operation, budget, execution.read), level)
         return await finish(asyncio.ensure_future(polling))
 
     def _lookahead(self, operation: Operation, roots: Sequence[bytes]) -> dict[bytes, list[bytes]]:

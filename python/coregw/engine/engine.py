@@ -11,8 +11,8 @@ import msgspec
 
 from coregw import _core
 from coregw._core import Operation, PageCache
-from coregw.engine.builds import BuildLimits, Builds
-from coregw.engine.cars import CarLimits, Cars
+from coregw.engine.builds import Builds
+from coregw.engine.cars import Cars
 from coregw.engine.completeness import CHECK_FACTOR, check_complete
 from coregw.engine.driver import Driver
 from coregw.engine.objects import Objects
@@ -21,6 +21,7 @@ from coregw.engine.publications import PublicationStore
 from coregw.engine.scheduling import (
     MULTIPROOF_FACTOR,
     MUTATION_NODES_FACTOR,
+    EngineLimits,
     batch_weight,
     mutation_weight,
     verify_weight,
@@ -66,64 +67,25 @@ class Verdict(NamedTuple):
 class Engine:
     """Queries and mutations over one store. Any number of tasks of one event loop may use it."""
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        cache_bytes: int = 256 << 20,
-        budget: int = 2000,
-        worker_threads: int = 4,
-        held_roots: int = 65_536,
-        heavy_requests: int = 2,
-        change_bytes: int = 1 << 30,
-        long_queries: int = 4,
-        max_nodes: int = 1_000_000,
-        operation_seconds: float = 30.0,
-        batch_answer_bytes: int = 16 << 20,
-        cars: CarLimits = CarLimits(),  # noqa: B008 - a tuple
-        builds: BuildLimits = BuildLimits(),  # noqa: B008 - a tuple
-    ) -> None:
+    def __init__(self, store: Store, limits: EngineLimits | None = None) -> None:
         """Wrap a store, which `close` closes.
 
         Args:
             store: Pages, root records and payloads.
-            cache_bytes: Memory for parsed pages.
-            budget: Tree nodes that a query may visit before it leaves the event loop.
-            worker_threads: Threads for long work.
-            held_roots: How many roots known to be held are remembered.
-            heavy_requests: Root creations, mutations and CARs in memory over 1 MiB in progress at once.
-            change_bytes: Memory for all root creations, imports and mutations in progress.
-            long_queries: Queries and batches in progress at once that need more than a millisecond.
-            max_nodes: Tree nodes that a query, or all resolves of a batch together, may visit. A mutation may visit 16
-                times as many, and one more for each byte of its request.
-            operation_seconds: Timeout of one query or mutation, writing aside.
-            batch_answer_bytes: Bound of the answer to a batch of resolves.
-            cars: Limits of CAR imports and exports.
-            builds: Limits of maps that are made of streamed arcs.
+            limits: Bounds of memory, time and concurrency; None for those of `EngineLimits`.
         """
+        limits = limits or EngineLimits()
         self.store: Final = store
         """The store, for services that keep rows of their own in it."""
-        self._cache = PageCache(cache_bytes, held_roots)
-        self._driver = Driver(
-            store,
-            self._cache,
-            budget=budget,
-            worker_threads=worker_threads,
-            heavy_requests=heavy_requests,
-            change_bytes=change_bytes,
-            long_queries=long_queries,
-            max_nodes=max_nodes,
-            seconds=operation_seconds,
-        )
-        self._max_nodes = max_nodes
-        self._seconds = operation_seconds
-        self._checks = asyncio.Semaphore(heavy_requests)
-        self._batch_answer_bytes = batch_answer_bytes
+        self._cache = PageCache(limits.cache_bytes, limits.held_roots)
+        self._driver = Driver(store, self._cache, limits)
+        self._limits = limits
+        self._checks = asyncio.Semaphore(limits.heavy_requests)
         self.payloads: Payloads = Payloads(store, self._driver)
         self.objects: Final = Objects(store, self._driver)
         self.publications: PublicationStore = PublicationStore(store)
-        self.cars: Cars = Cars(store, self._driver, self._cache, cars)
-        self.builds: Builds = Builds(store, self._driver, self._cache, builds)
+        self.cars: Cars = Cars(store, self._driver, self._cache, limits)
+        self.builds: Builds = Builds(store, self._driver, self._cache, limits)
 
     async def close(self) -> None:
         """Wait for worker threads and close the store. Idempotent."""
@@ -207,7 +169,7 @@ class Engine:
                 outcomes are longer than ``batch_answer_bytes``. Otherwise as `resolve`, but what is not found is the
                 outcome of its path alone.
         """
-        start = partial(Operation.resolve_batch, self._cache, request, self._batch_answer_bytes)
+        start = partial(Operation.resolve_batch, self._cache, request, self._limits.batch_answer_bytes)
         return await self._driver.answer(start, batch_weight(request))
 
     async def check_complete(self, root: str, *, renews: bool = True) -> bytes:
@@ -225,7 +187,7 @@ class Engine:
             Unavailable: If the store cannot write.
         """
         async with self._checks:
-            seconds = CHECK_FACTOR * self._seconds
+            seconds = CHECK_FACTOR * self._limits.operation_seconds
             return await check_complete(self.store, self._driver, self._cache, root, seconds, renews=renews)
 
     async def verify_resolve(self, envelope: bytes) -> Verdict:
@@ -274,7 +236,7 @@ class Engine:
         """
         async with self._driver.changes.place_for(request):
             operation = await self._driver.call(len(request), Operation.mutate, self._cache, base_root, request)
-            operation.limit_nodes(MUTATION_NODES_FACTOR * self._max_nodes + len(request))
+            operation.limit_nodes(MUTATION_NODES_FACTOR * self._limits.max_nodes + len(request))
             return await self._driver.drive(operation, mutation_weight(request))
 
 

@@ -1,4 +1,4 @@
-"""Which work runs when: callers, slots, weights and threads.
+"""Which work runs when: limits, callers, slots, weights and threads.
 
 Changes take turns (`ChangeSlots`): the nodes that a mutation has visited and made stay in memory until it ends, and a
 body of a few kilobytes may make it visit millions. A new root has its arcs and pages in memory, an import the positions
@@ -26,10 +26,13 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import math
 from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from coregw._core import Need, Operation
@@ -52,9 +55,12 @@ __all__ = [
     "Caller",
     "ChangeSlots",
     "ClientDisconnected",
+    "EngineLimits",
+    "Execution",
     "Holder",
     "QuerySlots",
     "QueryState",
+    "ReadSpan",
     "WorkerPool",
     "batch_weight",
     "level_of",
@@ -63,6 +69,51 @@ __all__ = [
     "slice_seconds",
     "verify_weight",
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLimits:
+    """The limits of an engine.
+
+    Attributes:
+        cache_bytes: Memory for parsed pages.
+        held_roots: How many roots known to be held are remembered.
+        node_budget: Tree nodes that a query may visit before it leaves the event loop.
+        worker_threads: Threads for long work.
+        max_nodes: Tree nodes that a query, or all resolves of a batch together, may visit. A mutation may visit 16
+            times as many, and one more for each byte of its request.
+        operation_seconds: Timeout of one query or mutation, writing aside.
+        long_queries: Queries and batches in progress at once that need more than a millisecond.
+        batch_answer_bytes: Bound of the answer to a batch of resolves.
+        heavy_requests: Root creations, mutations and CARs in memory over 1 MiB in progress at once; as many builds of
+            streamed arcs are merged and stored at once, while more wait, when they have arrived.
+        change_bytes: Memory for all root creations, imports and mutations in progress.
+        payload_bytes: Bytes of one payload of an imported CAR.
+        car_blocks: Blocks of an imported CAR; each takes about 60 bytes of memory.
+        cars_at_once: Spooled CARs that are checked and stored at once; more wait, when they are spooled.
+        build_run_bytes: Memory of one run of streamed arcs. A build needs four times as much while its arcs arrive.
+        build_spool_bytes: Bound of the temporary files of all builds together.
+        spool: The folder of temporary files; None is the system's.
+        reserve_bytes: Free space on that disk below which nothing more is spooled.
+    """
+
+    cache_bytes: int = 256 << 20
+    held_roots: int = 65_536
+    node_budget: int = 2000
+    worker_threads: int = 4
+    max_nodes: int = 1_000_000
+    operation_seconds: float = 30.0
+    long_queries: int = 4
+    batch_answer_bytes: int = 16 << 20
+    heavy_requests: int = 2
+    change_bytes: int = 1 << 30
+    payload_bytes: int = 64 << 20
+    car_blocks: int = 4_000_000
+    cars_at_once: int = 2
+    build_run_bytes: int = 4 << 20
+    build_spool_bytes: int = 64 << 30
+    spool: Path | None = None
+    reserve_bytes: int = 0
 
 
 class ClientDisconnected(InvalidInput):
@@ -162,11 +213,11 @@ class Holder(Protocol):
 class ChangeSlots:
     """The changes of one engine. For tasks of one event loop."""
 
-    def __init__(self, heavy_requests: int, max_bytes: int) -> None:
-        """Args: the number of slots for changes with large bodies, and the limit on the memory of all changes."""
-        self._heavy: Final = asyncio.Semaphore(heavy_requests)
+    def __init__(self, limits: EngineLimits) -> None:
+        """Args: the limits, of which ``heavy_requests`` and ``change_bytes`` count."""
+        self._heavy: Final = asyncio.Semaphore(limits.heavy_requests)
         self._others: Final = asyncio.Semaphore(MAX_CHANGES)
-        self._max_bytes = max_bytes
+        self._max_bytes = limits.change_bytes
         self._held: dict[Holder, int] = {}  # by age
         self.total = 0
         """The memory of all changes, as they last told."""
@@ -331,22 +382,52 @@ class WorkerPool:
             done.set_exception(error)
 
 
-class QueryState:
-    """A query: what it was asked, and what it has found so far, unless that was dropped.
+ReadSpan = Callable[[int, int], bytes]
+"""Reads the bytes from a start to an end (exclusive), fewer at the end. Called in worker threads."""
+
+
+class Execution:
+    """An operation in progress, and how it is driven (`coregw.engine.driver`).
 
     Attributes:
-        operation: The query in progress; None before it begins, and after `drop`.
-        polled: What it returned last; None if that was dropped.
+        operation: The operation; None before a query begins, and after it was dropped.
+        polled: What it returned last, if that was not handled yet; None polls it again.
+        on_loop: Whether it is polled on the event loop unless its budget is spent.
+        read: Reads spans of the CAR that is imported.
+        renews: Whether the roots that it would renew count as stored now; otherwise they are only looked up.
+        deadline: Cleared when something is written: a write is not given up halfway.
+        is_query: Whether it reads the trees of the roots about which it asks.
+        max_level: The need for a budget is left to the caller when the operation has run for longer than this level.
+        max_pages: The need for more pages than these is left to the caller, and that for roots before it looks for
+            more keys.
     """
 
-    __slots__ = ("_max_nodes", "_start", "operation", "polled")
+    read: ReadSpan | None = None
+    renews = True
+    deadline: asyncio.Timeout | None = None
+    is_query = False
+    max_level: float = math.inf
+    max_pages: float = math.inf
 
-    def __init__(self, start: Callable[[], Operation], max_nodes: int) -> None:
-        """Args: a function that makes the operation, and the limit on the nodes that it visits."""
+    def __init__(
+        self, operation: Operation | None, polled: bytes | Need | None = None, *, on_loop: bool = False
+    ) -> None:
+        """Takes the attributes of the same names; the others are set where they differ from those of the class."""
+        self.operation = operation
+        self.polled = polled
+        self.on_loop = on_loop
+
+
+class QueryState(Execution):
+    """A query: what it was asked, and what it has found so far, unless that was dropped."""
+
+    is_query = True
+
+    def __init__(self, start: Callable[[], Operation], max_nodes: int, *, on_loop: bool = False) -> None:
+        """Args: a function that makes the operation, the limit on the nodes that it visits, and where it is polled."""
+        super().__init__(None, on_loop=on_loop)
         self._start = start
         self._max_nodes = max_nodes
-        self.operation: Operation | None = None
-        self.polled: bytes | Need | None = None
 
     def begin(self, budget: int, seconds: float = 0.0) -> bytes | Need:
         """Make the operation, and poll it once. Raises what the request is refused with.

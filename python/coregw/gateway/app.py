@@ -13,7 +13,7 @@ from litestar.datastructures import State
 from litestar.enums import ScopeType
 from litestar.exceptions import HTTPException
 
-from coregw.engine import BuildLimits, CarLimits, Engine
+from coregw.engine import Engine, EngineLimits
 from coregw.errors import Unauthorized
 from coregw.gateway.access import AccessToken
 from coregw.gateway.context import Gateway
@@ -64,33 +64,29 @@ async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
     """
     if store is None:
         store = await open_settings_store(settings)
-    spool = settings.data if settings.data.is_dir() else None  # a store in memory has no directory
-    return Engine(
-        store,
+    return Engine(store, engine_limits(settings))
+
+
+def engine_limits(settings: Settings) -> EngineLimits:
+    """Return what the settings say of an engine."""
+    return EngineLimits(
         cache_bytes=settings.cache_bytes,
-        budget=settings.node_budget,
-        worker_threads=settings.worker_threads,
         held_roots=settings.held_roots,
-        heavy_requests=settings.heavy_requests,
+        node_budget=settings.node_budget,
+        worker_threads=settings.worker_threads,
         max_nodes=settings.max_nodes,
-        change_bytes=settings.change_bytes,
         operation_seconds=settings.operation_seconds,
         long_queries=settings.long_queries,
         batch_answer_bytes=settings.batch_answer_bytes,
-        cars=CarLimits(
-            payload_bytes=min(settings.payload_bytes, 2**32 - 1),
-            blocks=settings.car_blocks,
-            at_once=settings.cars_at_once,
-            spool=spool,
-            reserve_bytes=settings.reserve_bytes,
-        ),
-        builds=BuildLimits(
-            at_once=settings.heavy_requests,
-            run_bytes=settings.build_run_bytes,
-            spool=spool,
-            spool_bytes=settings.build_spool_bytes,
-            reserve_bytes=settings.reserve_bytes,
-        ),
+        heavy_requests=settings.heavy_requests,
+        change_bytes=settings.change_bytes,
+        payload_bytes=min(settings.payload_bytes, 2**32 - 1),
+        car_blocks=settings.car_blocks,
+        cars_at_once=settings.cars_at_once,
+        build_run_bytes=settings.build_run_bytes,
+        build_spool_bytes=settings.build_spool_bytes,
+        spool=settings.data if settings.data.is_dir() else None,  # a store in memory has no directory
+        reserve_bytes=settings.reserve_bytes,
     )
 
 

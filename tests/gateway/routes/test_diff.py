@@ -13,7 +13,7 @@ import pytest
 
 import coregw
 import diff_model
-from coregw.engine import Engine
+from coregw.engine import Engine, EngineLimits
 from coregw.errors import InvalidInput, ProofError, StoreDamaged
 from coregw.messages import decode
 from coregw.messages.query import DiffResult
@@ -311,7 +311,7 @@ async def test_diff_reads_pages_in_proportion_to_the_difference(budget: int) -> 
     a, b = await _stored(store)
     store.reads = 0
     # With next to no cache, and in turns of one node: what was fetched is kept for the query all the same.
-    answer = await Engine(store, cache_bytes=1, budget=budget).diff(a, b, "", None, 1000)
+    answer = await Engine(store, EngineLimits(cache_bytes=1, node_budget=budget)).diff(a, b, "", None, 1000)
     assert coregw.verify_diff(a, b, answer).entries == [(["13", "13"], CIDS[0], CIDS[1])]
     assert store.reads <= 10
     store.reads = 0

@@ -12,7 +12,7 @@ import pytest
 
 import coregw
 import serving
-from coregw.engine import Engine
+from coregw.engine import Engine, EngineLimits
 from coregw.errors import StoreDamaged
 from coregw.messages.payloads import MAX_BATCH_PATHS
 from coregw.store import Table
@@ -184,7 +184,7 @@ async def test_batch_reads_the_store_once_per_level_of_depth(cache_bytes: int) -
     root, paths = await _forest(Engine(store))
     store.page_reads.clear()
     store.root_reads.clear()
-    engine = Engine(store, cache_bytes=cache_bytes, budget=100)
+    engine = Engine(store, EngineLimits(cache_bytes=cache_bytes, node_budget=100))
     body = json.dumps({"root": root, "paths": paths}).encode()
     outcomes = json.loads(await engine.resolve_batch(body))["results"]
     for path, outcome in zip(paths, outcomes, strict=True):

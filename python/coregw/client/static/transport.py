@@ -22,7 +22,7 @@ from coregw.client.static.upstream import HttpUpstream
 from coregw.client.transport.exchange import OCTETS, Answer, Attempt, Call, error_from
 from coregw.client.transport.gateways import Address, Gateways, watch_forks
 from coregw.concurrency import EventLoopThread
-from coregw.engine import Engine
+from coregw.engine import Engine, EngineLimits
 from coregw.errors import (
     ERROR_CODES,
     CoregwError,
@@ -90,7 +90,7 @@ class EngineTransport:
         self.upstream: Final = upstream
         self.gateways: Final = upstream.gateways
         self._store = store
-        self._engine = Engine(store, cache_bytes=_CACHE_BYTES, operation_seconds=settings.answer_seconds)
+        self._engine = Engine(store, EngineLimits(cache_bytes=_CACHE_BYTES, operation_seconds=settings.answer_seconds))
         self._posts: Mapping[str, Callable[[bytes], Awaitable[bytes]]] = {
             "/v1/resolve": self._engine.resolve,
             "/v1/resolve/batch": self._engine.resolve_batch,
