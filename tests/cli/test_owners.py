@@ -13,9 +13,9 @@ import pytest
 import coregw
 import serving
 from coregw.errors import Unavailable
-from coregw.store.rocksdb.directory import DATABASE
+from coregw.store.rocksdb.directory import DATABASE, MARKER
 from coregw.upkeep import offline
-from coregw.upkeep.repair import exclusive, fresh_directory, give_to_owner
+from coregw.upkeep.repair import exclusive, fresh_directory, give_to_owner, keep_linked
 
 OWNER = 65_534
 
@@ -174,3 +174,14 @@ def test_a_restored_directory_is_given_away_when_all_in_it_was(tmp_path: Path, m
     finally:
         os.close(own)
     assert (left, owners(top)) == ([{0}], {OWNER})
+
+
+def test_a_link_at_the_name_of_the_marker_is_not_copied(tmp_path: Path) -> None:
+    """As root, since who repairs a store may read what its owner may not."""
+    data, secret = tmp_path / "data", tmp_path / "secret"
+    (data / DATABASE).mkdir(parents=True)
+    secret.write_bytes(b"secret")
+    (data / MARKER).symlink_to(secret)
+    with pytest.raises(OSError, match="Too many levels"):
+        keep_linked(data)
+    assert {path.name for path in data.iterdir()} == {DATABASE, MARKER}

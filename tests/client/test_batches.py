@@ -262,6 +262,20 @@ def test_many_keys_are_proven_present_or_absent(liar: Liar, client: Client) -> N
         client.prove_keys(client.create_list([]), ["0"])
 
 
+def test_no_request_for_many_keys_is_refused_and_repeated(client: Client, liar: Liar) -> None:
+    """All paths above a deep one: short segments, which JSON makes four times as long."""
+    statuses: list[int] = []
+
+    def note(reply: Reply) -> Reply:
+        statuses.append(reply.status)
+        return reply
+
+    root = client.create_root({"a": coregw.payload_cid(b"a")})
+    paths = ["/".join("a" * depth) for depth in range(1, 1101)]
+    assert liar(note).prove_keys(root, paths) == [coregw.payload_cid(b"a"), *[None] * 1099]
+    assert statuses == [200] * 3
+
+
 def older(gateway: str) -> Lie:
     """Return a lie that replies as a gateway does that sends results alone."""
 

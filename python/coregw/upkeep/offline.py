@@ -7,7 +7,6 @@ import ctypes
 import os
 import pwd
 import shlex
-import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -22,6 +21,7 @@ from coregw.engine import Engine
 from coregw.errors import InvalidInput, Unavailable
 from coregw.messages import RootCreated
 from coregw.store.rocksdb import DATABASE, MARKER, RocksStore, open_store
+from coregw.store.rocksdb.directory import copy_file
 from coregw.upkeep.repair import exclusive
 from coregw.upkeep.repository import using
 
@@ -143,13 +143,13 @@ def _require_marker(data: Path) -> None:
 
 def _link(data: Path, target: Path) -> None:
     with using(data):
-        shutil.copyfile(data / MARKER, target / MARKER)
+        copy_file(data / MARKER, target / MARKER)
         (target / DATABASE).mkdir(mode=0o700)
         for file in (data / DATABASE).iterdir():
             if file.suffix == _TABLE_FILE:
                 (target / DATABASE / file.name).symlink_to(file.resolve())
             elif file.is_file() and file.name not in _NOT_COPIED and not file.name.startswith("LOG."):
-                shutil.copyfile(file, target / DATABASE / file.name)
+                copy_file(file, target / DATABASE / file.name)
 
 
 def store_map(sorter: ArcSorter, data: str | os.PathLike[str], suite: str) -> str:

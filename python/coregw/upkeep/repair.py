@@ -19,7 +19,7 @@ import shutil
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -37,7 +37,7 @@ from coregw.store.collection import CollectableStore, collect_in_turn
 from coregw.store.protocol import Guide, GuidedStore
 from coregw.store.rocksdb import open_store
 from coregw.store.rocksdb.database import Database
-from coregw.store.rocksdb.directory import DATABASE, MARKER, mark_ready
+from coregw.store.rocksdb.directory import DATABASE, MARKER, copy_file, mark_ready
 from coregw.store.rocksdb.layout import (
     EPOCH_KEY,
     Family,
@@ -393,9 +393,7 @@ def put_in_place(data: Path, new: Path) -> Path:
         (data / DATABASE).rename(kept / DATABASE)
         (new / DATABASE).rename(data / DATABASE)
         shutil.rmtree(new, ignore_errors=True)
-    marker = data / MARKER
-    if marker.is_file():
-        shutil.copy2(marker, kept / MARKER)
+    _keep_marker(data, kept)
     mark_ready(data)
     sync_path(data)
     return kept
@@ -420,10 +418,9 @@ def keep_linked(data: Path) -> Path:
 
 
 def _keep_marker(data: Path, kept: Path) -> None:
-    """Copy the marker of a store beside its damaged database, and sync the names of both."""
-    marker = data / MARKER
-    if marker.is_file():
-        shutil.copy2(marker, kept / MARKER)
+    """Copy the marker of a store, if there is one, beside its damaged database, and sync the names of both."""
+    with suppress(FileNotFoundError):
+        copy_file(data / MARKER, kept / MARKER)
     _sync_tree(kept)
     sync_path(data)
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final, NoReturn, TypeVar
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from coregw import _core
@@ -118,8 +119,8 @@ def range_outcome(settings: ClientSettings, root: CidLike, start: int, end: int 
 _MAX_KEYS: Final = 4096
 """Of one multiproof: more make it hardly smaller, and a request longer than a gateway may take."""
 
-_MAX_CHARACTERS: Final = 1 << 18
-"""Of the segments of all keys in one request; a gateway takes 1 MiB of JSON by default."""
+_MAX_BYTES: Final = (1 << 20) - 4096
+"""Of all keys in one request, as JSON; a gateway takes 1 MiB by default, and what is around them is short."""
 
 
 def prove_keys(settings: ClientSettings, root: CidLike, paths: Iterable[PathLike]) -> Steps[list[str | None]]:
@@ -169,8 +170,8 @@ def _batches(keys: Sequence[tuple[str, ...]]) -> Generator[list[tuple[str, ...]]
     batch: list[tuple[str, ...]] = []
     size = 0
     for key in keys:
-        length = sum(map(len, key))
-        if batch and (len(batch) == _MAX_KEYS or size + length > _MAX_CHARACTERS):
+        length = len(msgspec.json.encode(key)) + 1
+        if batch and (len(batch) == _MAX_KEYS or size + length > _MAX_BYTES):
             yield batch
             batch, size = [], 0
         batch.append(key)

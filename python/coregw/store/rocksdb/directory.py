@@ -44,6 +44,7 @@ __all__ = [
     "SPARE_BYTES",
     "State",
     "checkpoint_directory",
+    "copy_file",
     "mark_ready",
     "prepare",
     "read_identity",
@@ -154,6 +155,16 @@ def write_identity(path: Path, identity: Identity) -> None:
         _write(path, _read(path / MARKER).state, identity)
 
 
+def copy_file(file: Path, copy: Path) -> None:
+    """Copy a file of a store. Raises `OSError` if that is not possible, or its name is that of a symbolic link.
+
+    A link is not followed, since root may read what the owner of the store may not.
+    """
+    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as source, copy.open("wb") as target:
+        shutil.copyfileobj(source, target)
+
+
 @contextmanager
 def checkpoint_directory(path: Path) -> Iterator[Path]:
     """Make a directory for a checkpoint of the store, with the marker, and remove it at the end.
@@ -169,7 +180,7 @@ def checkpoint_directory(path: Path) -> Iterator[Path]:
             raise Unavailable(f"the store in {path} has a checkpoint already") from None
     try:
         with _translated(path):
-            (target / MARKER).write_bytes((path / MARKER).read_bytes())
+            copy_file(path / MARKER, target / MARKER)
         yield target
     finally:
         remove_checkpoint(path)
