@@ -156,6 +156,20 @@ def test_an_sst_without_an_end_is_damage_if_a_manifest_names_it_or_is_damaged_it
         assert whole.name in files if harmed == "*.sst" else "000999.sst" in files
 
 
+def test_of_a_table_without_an_end_what_has_a_cid_is_copied_and_lost_names_are_said_to_be_possible(
+    bases: dict[str, Base], tmp_path: Path
+) -> None:
+    base, truth = bases["stopped"]
+    data = tmp_path / "data"
+    shutil.copytree(base, data)
+    for table in (data / "rocksdb").glob("*.sst"):
+        table.write_bytes(table.read_bytes()[:-9])
+    result = repair_store(data, lambda _: None)
+    assert asyncio.run(served(data, truth)).whole == all_of(truth)
+    assert not result.is_sound
+    assert any("records rows (published names, pins) may be lost" in each for each in result.found.unnamed)
+
+
 @pytest.mark.parametrize("size", [0, 128])
 def test_families_are_told_by_their_rows_if_the_manifest_has_lost_them(size: int, tmp_path: Path) -> None:
     """RocksDB numbers column families in an order that differs from store to store, and logs have the numbers alone."""

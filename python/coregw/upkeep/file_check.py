@@ -307,5 +307,5 @@ def _is_name(multihash: bytes) -> bool:
 
 def _unnamed(damage: Damage) -> str:
     kind = f"{damage.family} rows" if damage.family is not None else "rows"
-    kind += " (published names, pins)" if damage.family is Family.RECORDS else ""
+    kind += " (published names, pins)" if damage.family == Family.RECORDS else ""
     return f"{damage.file}, bytes {damage.start:,} to {damage.end:,}: {damage.what}; {kind} may be lost"
