@@ -119,6 +119,7 @@ export class Folder {
       const listed = found.get(name) ?? (last?.name === name ? last : null);
       const known = target === null ? undefined : await this.#read(name, target, listed !== null);
       if (listed === null && known?.kind === "file" && !hasBelow) continue; // of a file that is not there
+      if (listed === null && isTopRecord([...this.#prefix, name]) && !hasBelow) continue;
       const entry = listed ?? { name, target: null, hasChildren: hasBelow };
       if (known !== undefined) entry.known = known;
       if (listed === null) found.set(name, entry);
@@ -193,7 +194,10 @@ class AttributeReader {
   /** Decode a record; undefined if it is malformed, which `problem` says. */
   async read(name: string, target: string): Promise<Attributes | undefined> {
     try {
-      return await readRecord(target);
+      const known = await readRecord(target);
+      if (!isTopRecord([...this.#prefix, name])) return known;
+      if (known.kind !== "folder") this.#refuse("the reserved name has a record that is not the folder’s own");
+      return undefined;
     } catch (error) {
       if (!(error instanceof CoregwError)) throw error;
       this.#refuse(`the root’s maker wrote for “${visible(name, 100)}” ${error.message}`);
@@ -232,6 +236,11 @@ class AttributeReader {
   }
 }
 
+/** Whether a path is where the map of attributes has the record of the folder itself. */
+function isTopRecord(path: readonly string[]): boolean {
+  return path.length === 1 && path[0] === ATTRIBUTES_PATH[0];
+}
+
 /** What a folder's map binds its attributes to, proven; null if it has none. */
 async function attributesRoot(source: Source, root: Root): Promise<string | null> {
   return verifyKey(root.cid, ATTRIBUTES_PATH, await source.proveKey(root.cid.text, ATTRIBUTES_PATH));
@@ -254,6 +263,7 @@ export async function recordAt(
   map: string,
   path: readonly string[],
 ): Promise<{ known: Attributes; proof: Proof } | null> {
+  if (isTopRecord(path)) return null;
   const verify = (bytes: Uint8Array) => verifyKey(map, path, bytes);
   const bytes = await source.proveKey(map, path);
   const target = verify(bytes);

@@ -443,7 +443,7 @@ class FolderUpload:
         """Return the root of the folder's map, and that of the map of attributes, as `HashedFolder.roots` does.
 
         Args:
-            attributes: What is recorded: ``all``, ``no-times``, ``exec`` or ``none``.
+            attributes: What is recorded: ``whole``, ``all``, ``no-times``, ``exec`` or ``none``.
             owner: Whether the numeric ids of owner and group are recorded; not with ``exec`` and ``none``.
 
         Raises:
@@ -507,6 +507,9 @@ class FolderUpload:
     @property
     def skipped(self) -> list[tuple[Path, str]]:
         """What was skipped, by the survey or since: pairs of location and reason, in the order of locations."""
+    @property
+    def top_skipped(self) -> list[tuple[Path, str]]:
+        """What could not be recorded of the folder itself, as `skipped`, where that has a record."""
 
 @final
 class PayloadBatch:
@@ -555,6 +558,9 @@ class HashedFolder:
     @property
     def skipped(self) -> list[tuple[Path, str]]:
         """What was skipped, by the survey or since: pairs of location and reason, in the order of locations."""
+    @property
+    def top_skipped(self) -> list[tuple[Path, str]]:
+        """What could not be recorded of the folder itself, as `skipped`, where that has a record."""
     def target(self, index: int) -> str | None:
         """Return the target of an entry of the survey as text; None if it is not a file, or was skipped. O(1).
 
@@ -577,7 +583,7 @@ class HashedFolder:
         """Return the root of the folder's map, and that of the map of attributes (protocol section 7). O(entries).
 
         Args:
-            attributes: What is recorded: ``all``, ``no-times``, ``exec`` or ``none``.
+            attributes: What is recorded: ``whole``, ``all``, ``no-times``, ``exec`` or ``none``.
             owner: Whether the numeric ids of owner and group are recorded; not with ``exec`` and ``none``.
 
         Returns:
@@ -590,6 +596,8 @@ class HashedFolder:
         """
     def records(self, attributes: str = "all", owner: bool = False) -> list[tuple[str, str, builtins.bytes]]:
         """Return the records of the map of attributes: path, target, and the record's bytes. O(entries).
+
+        That of the folder itself, at the reserved name, comes first.
 
         Args:
             attributes: As for `roots`.
@@ -719,7 +727,8 @@ def join_folder(
 
     Args:
         files: Paths and targets of the folder's map, in key order, as it is listed. The reserved path is left out.
-        records: Paths and attributes of the map of attributes, in key order.
+        records: Paths and attributes of the map of attributes, in key order. That of the folder itself, at the reserved
+            name, is left out.
 
     Returns:
         An iterator over every path once, in key order: tuples of segments, kind, target and attributes. It asks for
@@ -823,6 +832,9 @@ class FolderListing:
     def missing_records(self) -> list[str]:
         """The records that are payloads and not here yet, as CIDs, each once."""
 
+    @property
+    def top(self) -> Attributes | None:
+        """What is recorded of the folder itself: an `Attributes`. None without a record, and until it is joined."""
     def supply_record(self, target: CidLike, payload: Buffer) -> None:
         """Supply a record that is a payload, whose bytes are verified.
 

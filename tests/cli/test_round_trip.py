@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import os
 import stat
@@ -13,7 +15,8 @@ import pytest
 from click.testing import Result
 
 from coregw import Cid, Map, _core, payload_cid
-from coregw.client import Client
+from coregw.client import AsyncClient, Client
+from coregw.client.folders.restore import restore_folder
 from gateways import names
 
 Run = Callable[..., Result]
@@ -127,6 +130,7 @@ def make_protected(folder: Path) -> None:
         (folder / name).chmod(mode)
     (folder / "link").symlink_to("plain")
     os.setxattr(folder / "plain", "user.kept", b"new")
+    os.setxattr(folder, "user.kept", b"n" * 300)
     for name, mode in (("shared", 0o1777), ("private", 0o700), ("group", 0o2775), ("read-only", 0o555)):
         (folder / name).chmod(mode)
     for number, path in enumerate([*folder.rglob("*"), folder]):
@@ -141,6 +145,8 @@ def change_destination(dest: Path) -> None:
         os.setxattr(dest / name, "user.stale", b"x")
         os.setxattr(os.fsencode(dest / name), b"user.\xff", b"x")
     os.setxattr(dest / "plain", "user.kept", b"old")
+    os.setxattr(dest, "user.stale", b"x")
+    dest.chmod(0o1777)
     if (dest / "link").is_symlink():
         os.utime(dest / "link", ns=(0, 5), follow_symlinks=False)
     for name in (".git/hooks/x", "more/x", ".coregw/x"):
@@ -156,7 +162,7 @@ def change_destination(dest: Path) -> None:
 OPTIONS: list[list[str]] = [[], ["--xattrs"], *([["--owner"], ["--owner", "--xattrs"]] if os.geteuid() == 0 else [])]
 
 
-@pytest.mark.parametrize("level", ["all", "no-times", "exec", "none"])
+@pytest.mark.parametrize("level", ["all", "whole", "no-times", "exec", "none"])
 @pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
 def test_verify_accepts_what_get_has_restored_with_the_same_options(
     run: Run, tmp_path: Path, level: str, options: list[str]
@@ -178,12 +184,133 @@ def test_verify_accepts_what_get_has_restored_with_the_same_options(
     assert got.exit_code == 0, got.stderr
     verified = run("verify", root, tmp_path / "changed", *options, "--attributes", level)
     assert verified.exit_code == 0, verified.stderr
-    if level in ("all", "no-times"):
+    if level in ("all", "whole", "no-times"):
         assert stat.S_IMODE((tmp_path / "changed" / "shared").stat().st_mode) == 0o1777
         assert stat.S_IMODE((tmp_path / "new" / "suid").stat().st_mode) == (0o4755 if "--owner" in options else 0o755)
     if "--xattrs" in options:
         assert os.listxattr(tmp_path / "changed" / "plain") == ["user.kept"]
         assert os.listxattr(tmp_path / "changed" / "shared") == []
+        assert os.listxattr(tmp_path / "changed") == (["user.kept"] if level == "whole" else ["user.stale"])
+
+
+def test_the_folder_itself_is_restored_as_it_was(run: Run, tmp_path: Path) -> None:
+    wrong: list[str] = []
+    source = tmp_path / "source"
+    (source / "below").mkdir(parents=True)
+    (source / "below" / "file").write_text("x")
+    for mode, mtime, umask in itertools.product((0o700, 0o1777, 0o500, 0o755), (1, -(10**18)), (0o077, 0o000)):
+        source.chmod(mode)
+        os.utime(source, ns=(0, mtime))
+        root = run("add", source, "--attributes", "whole").stdout.strip()
+        case = tmp_path / f"{mode:o} {mtime} {umask:o}"
+        (case / "empty").mkdir(parents=True)
+        (case / "changed").mkdir()
+        (case / "changed" / "file").write_text("stays not")
+        before = os.umask(umask)
+        try:
+            for name, options in (("new", ()), ("empty", ()), ("changed", ("--delete",)), ("placed", ("--in-place",))):
+                for _ in range(2):
+                    got = run("get", root, case / name, *options)
+                    status = (case / name).stat()
+                    verified = run("verify", root, case / name, "--attributes", "whole")
+                    if (
+                        got.exit_code
+                        or verified.exit_code
+                        or (status.st_mode & 0o7777, status.st_mtime_ns) != (mode, mtime)
+                    ):
+                        wrong.append(f"{case.name}, {name}: {got.stderr} {verified.stderr} {status}")
+        finally:
+            os.umask(before)
+    assert not wrong, "\n".join(wrong)
+    assert run("verify", root, source).stdout.endswith("and mode and time of the folder itself)\n")
+
+
+def test_the_folder_itself_is_shown_and_compared_and_is_no_entry(run: Run, tmp_path: Path) -> None:
+    source, dest = tmp_path / "source", tmp_path / "dest"
+    (source / "sub").mkdir(parents=True)
+    (source / "a").write_text("a")
+    source.chmod(0o700)
+    os.utime(source, ns=(0, 5))
+    root = run("add", source, "--attributes", "whole").stdout.strip()
+    assert "mode         0700 (drwx------)" in run("stat", root).stdout
+    assert run("ls", "-R", root).stdout.split() == ["1", "a", "-", "sub/"]
+    assert [line for command in ("ls", "tree") if ".coregw" in (line := run(command, root, "--json").stdout)] == []
+    assert run("stat", root, ".coregw").stdout.splitlines()[1] == "kind  folder"  # has the map of attributes
+    assert run("get", root, dest).exit_code == 0
+    assert run("diff", root, dest).stdout == ""
+    dest.chmod(0o755)
+    assert run("diff", root, dest).stdout == "~ ./  (mode 0700 → 0755)\n"
+    assert run("diff", root, dest, "a").stdout == ""
+    assert run("diff", root, dest, "--attributes", "all").stdout == ""
+    assert run("verify", root, dest).exit_code == 3
+    other = run("add", dest, "--attributes", "whole").stdout.strip()
+    assert run("add", dest, "--attributes", "whole", "--no-cache").stdout.strip() == other
+    assert run("diff", root, other).stdout == "~ ./  (mode 0700 → 0755)\n"
+    assert run("diff", root, other, "a").stdout == ""
+    lines = run("diff", run("add", source).stdout.strip(), root, "--json").stdout.splitlines()
+    assert [json.loads(line)["segments"] for line in lines] == [[]]
+    put = run("put", other, source, "copy", "--attributes", "whole").stdout.strip()
+    assert "drwx------             -  1970-01-01 00:00:00  copy/" in run("ls", "-l", put).stdout
+    assert "0755 (drwxr-xr-x)" in run("stat", put).stdout
+    for changed in (("rm", put, "copy", "-r"), ("mv", put, "a", "b"), ("update", put, "--remove", "a")):
+        assert "0755 (drwxr-xr-x)" in run("stat", run(*changed).stdout.strip()).stdout
+    nested = run("update", run("add", source).stdout.strip(), "--set", "n", root).stdout.strip()
+    for name in ("nested", "nested"):
+        assert run("get", nested, tmp_path / name).exit_code == 0
+        assert run("verify", root, tmp_path / name / "n", "--attributes", "whole").exit_code == 0
+    assert run("diff", nested, tmp_path / "nested").stdout == ""
+    assert "0700 (drwx------)" in run("stat", nested, "n").stdout
+
+
+def test_a_record_of_the_folder_itself_that_is_none_is_refused(run: Run, gateway: str, tmp_path: Path) -> None:
+    wrong: list[str] = []
+    for number, (kind, link) in enumerate((("file", None), ("link", b"x"))):
+        target, _ = _core.encode_attributes(kind, mtime_ns=1, link=link)
+        with Client(gateway) as client:
+            attributes = client.create_root({".coregw": target})
+            root = client.create_root({"a": client.put_payload(b"a"), ".coregw/attributes": attributes})
+            plain = client.create_root({"a": payload_cid(b"a")})
+        dest = tmp_path / str(number)
+        for command in (
+            ("get", root, dest),
+            ("get", root, tmp_path),
+            ("ls", root),
+            ("ls", "-R", root),
+            ("tree", root),
+            ("stat", root),
+            ("diff", root, plain),
+            ("diff", root, tmp_path),
+        ):
+            done = run(*command)
+            if done.exit_code != 1 or ".coregw: it is reserved for the record of the folder itself" not in done.stderr:
+                wrong.append(f"{kind}: {command[0]}: {done.exit_code} {done.stderr}")
+        assert not dest.exists()
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_folder_that_is_updated_is_protected_before_anything_is_written(
+    run: Run, gateway: str, tmp_path: Path
+) -> None:
+    source, dest = tmp_path / "source", tmp_path / "dest"
+    source.mkdir()
+    (source / "secret").write_text("x")
+    source.chmod(0o700)
+    root = run("add", source, "--attributes", "whole").stdout.strip()
+    dest.mkdir(mode=0o755)
+    (dest / "other").touch()
+    modes: list[int] = []
+
+    def see(_: int) -> None:
+        if (dest / "secret").exists():
+            modes.append(stat.S_IMODE(dest.stat().st_mode))
+
+    async def restore() -> None:
+        async with AsyncClient(gateway) as client:
+            await restore_folder(client, root, dest, progress=see)
+
+    asyncio.run(restore())
+    assert set(modes) == {0o700}
+    assert stat.S_IMODE(dest.stat().st_mode) == 0o700
 
 
 def test_get_keeps_the_set_gid_bit_of_folders_that_exist(run: Run, tmp_path: Path) -> None:

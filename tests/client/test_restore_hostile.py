@@ -120,7 +120,7 @@ def test_the_attributes_of_paths_that_share_a_record_are_one_object(gateway: str
 
     async def listed() -> list[FolderEntry]:
         async with AsyncClient(gateway) as client:
-            return await list_folder(client, coregw.Cid(root))
+            return (await list_folder(client, coregw.Cid(root))).entries
 
     found = [entry.attributes for entry in asyncio.run(listed())]
     assert all(each is found[0] for each in found)

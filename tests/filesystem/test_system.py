@@ -126,6 +126,21 @@ def test_what_is_known_of_a_file_comes_without_its_payload(
     assert (listed["link"]["islink"], listed["link"]["destination"]) == (True, "data/b.csv")
 
 
+def test_the_folder_itself_has_what_is_recorded_of_it(client: Client, honest: str, tmp_path: Path) -> None:
+    (tmp_path / "top").mkdir()
+    (tmp_path / "top" / "a").touch()
+    (tmp_path / "top").chmod(0o1770)
+    os.utime(tmp_path / "top", ns=(0, 10**18))
+    fs = CoregwFileSystem(honest, skip_instance_cache=True)
+    plain, whole = (client.add(tmp_path / "top", attributes=level).root for level in ("all", "whole"))
+    known = fs.info(whole)
+    assert (known["type"], known["mode"], known["mtime"]) == ("directory", 0o1770, 1e9)
+    assert "mode" not in fs.info(plain)
+    for root in (plain, whole):
+        assert [fs.info(f"{root}/{name}").get("mode") for name in (".coregw", "a")] == [None, 0o644]
+        assert fs.ls(root, detail=False) == fs.find(root) == [f"{root}/a"]
+
+
 def test_a_size_that_is_not_recorded_is_that_of_the_verified_payload(fs: CoregwFileSystem, client: Client) -> None:
     payload = client.put_payload(b"unrecorded")
     root = client.create_root({"x": payload, "list": client.create_list([payload] * 3, [10] * 3)})

@@ -20,7 +20,7 @@ from slow_targets import slow_target
 
 CHUNK_BYTES = 256 << 10
 SIZES = [0, 1, 100, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2 * CHUNK_BYTES, 3 * CHUNK_BYTES + 17]
-LEVELS: list[Level] = ["all", "no-times", "exec", "none"]
+LEVELS: list[Level] = ["all", "whole", "no-times", "exec", "none"]
 
 
 def slow_record(file: Path, level: Level) -> dict[str, Any] | None:
@@ -43,8 +43,8 @@ def slow_root(top: Path, level: Level) -> str:
     """The root of a folder, by the model."""
     files: dict[str, bytes] = {}
     records: dict[str, dict[str, Any]] = {}
-    for file in top.rglob("*"):
-        path = file.relative_to(top).as_posix()
+    for file in (*top.rglob("*"), *([top] if level == "whole" else [])):
+        path = file.relative_to(top).as_posix() if file != top else ".coregw"
         if file.is_file() and not file.is_symlink():
             files[path] = bytes(coregw.Cid(slow_target(file.read_bytes(), "sha2-256")))
         record = slow_record(file, level)
@@ -104,7 +104,8 @@ def test_a_single_file_has_its_name_as_its_path(tmp_path: Path) -> None:
     file = tmp_path / "a file"
     file.write_bytes(b"hello")
     assert coregw.hash_tree(file, attributes="none") == coregw.Map({"a file": coregw.payload_cid(b"hello")}).root
-    assert coregw.hash_tree(file) == slow_root(tmp_path, "all")
+    assert coregw.hash_tree(file) == coregw.hash_tree(file, attributes="whole") == slow_root(tmp_path, "all")
+    assert coregw.verify_tree(coregw.hash_tree(file), file) == "all"
 
 
 def test_a_folder_without_anything_is_the_empty_map(tmp_path: Path) -> None:
@@ -112,6 +113,7 @@ def test_a_folder_without_anything_is_the_empty_map(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert coregw.hash_tree(tmp_path) == slow_root(tmp_path, "all") != coregw.Map({}).root
     assert coregw.hash_tree(tmp_path, attributes="exec") == coregw.Map({}).root
+    assert coregw.hash_tree(tmp_path, attributes="whole") == slow_root(tmp_path, "whole")
     assert coregw.verify_tree(coregw.Map({}).root, tmp_path, as_added=True) == "exec"
 
 
@@ -139,26 +141,52 @@ def test_any_difference_is_refused_at_the_levels_that_record_it(tmp_path: Path, 
             file.unlink()
         case "a mode":
             file.chmod(0o600)
-            seen = ["all", "no-times"]
+            seen = ["all", "whole", "no-times"]
         case "an exec bit":
             file.chmod(0o744)
-            seen = ["all", "no-times", "exec"]
+            seen = ["all", "whole", "no-times", "exec"]
         case "a time":
             os.utime(file, ns=(0, 1))
-            seen = ["all"]
+            seen = ["all", "whole"]
         case "a link":
             (tmp_path / "out").unlink()
             (tmp_path / "out").symlink_to("elsewhere")
-            seen = ["all", "no-times", "exec"]
+            seen = ["all", "whole", "no-times", "exec"]
         case _:
             (tmp_path / "empty" / "emptier").rmdir()
-            seen = ["all", "no-times"]
+            seen = ["all", "whole", "no-times"]
     for level, root in roots.items():
         if level in seen:
             with pytest.raises(ProofError, match="has the root"):
                 coregw.verify_tree(root, tmp_path, as_added=True)
         else:
             assert coregw.verify_tree(root, tmp_path, as_added=True) == level
+
+
+def test_the_folder_itself_is_compared_at_the_level_whole(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1750)
+    os.utime(tmp_path, ns=(0, 2))
+    roots = {level: coregw.hash_tree(tmp_path, attributes=level) for level in LEVELS}
+    for mode, mtime_ns in ((0o1770, 2), (0o750, 2), (0o1750, 1)):
+        tmp_path.chmod(mode)
+        os.utime(tmp_path, ns=(0, mtime_ns))
+        assert {level: coregw.hash_tree(tmp_path, attributes=level) == root for level, root in roots.items()} == {
+            level: level != "whole" for level in LEVELS
+        }
+        with pytest.raises(ProofError, match="has the root"):
+            coregw.verify_tree(roots["whole"], tmp_path)
+
+
+def test_a_time_of_the_folder_itself_that_no_root_can_have_is_reported_where_it_is_recorded(tmp_path: Path) -> None:
+    os.utime(tmp_path, (0, 10_413_792_000))  # 2300
+    if tmp_path.stat().st_mtime != 10_413_792_000:
+        pytest.skip("the file system has no such times")
+    why = "its time is not between 1677 and 2262: the nearest is recorded"
+    for level, skipped in (("all", []), ("whole", [(tmp_path, why)])):
+        assert hash_survey(survey(tmp_path), recorded=Recorded(level)).skipped == skipped
+    assert coregw.verify_tree(coregw.hash_tree(tmp_path), tmp_path) == "all"
+    with pytest.raises(ProofError, match="its time is not between"):
+        coregw.verify_tree(coregw.hash_tree(tmp_path, attributes="whole"), tmp_path)
 
 
 def test_what_was_skipped_is_named_if_the_root_is_another(tmp_path: Path) -> None:
@@ -221,6 +249,7 @@ def test_nothing_in_a_folder_says_what_of_it_is_verified(tmp_path: Path, extra: 
     (top / "docs" / "a").write_bytes(b"x")
     root = coregw.hash_tree(top, attributes=level)
     assert coregw.verify_tree(root, top, attributes=level) == level
+    status = top.stat()
     (top / ".coregwignore").write_bytes(b".coregwignore\nsite/\n" + os.fsencode(extra))
     if extra != ".coregwignore":
         (top / extra).parent.mkdir(parents=True, exist_ok=True)
@@ -233,6 +262,7 @@ def test_nothing_in_a_folder_says_what_of_it_is_verified(tmp_path: Path, extra: 
         else:
             (top / extra).write_bytes(b"x")
         (top / ".coregwignore").unlink()
+    os.utime(top, ns=(0, status.st_mtime_ns))  # part of the root at the level whole
     with pytest.raises(ProofError) as refused:
         coregw.verify_tree(root, top, attributes=level)
     # What `add` leaves out, by no file that the root does not have.

@@ -212,6 +212,16 @@ FOLDERS: list[tuple[dict[str, bytes], dict[str, dict[str, Any]]]] = [
             "z": {"mode": 0o644, "size": 1, "mtime": 8, "xattrs": {"user.note": b"n" * 200}},
         },
     ),
+    ({}, {".coregw": {"folder": True, "mode": 0o700, "mtime": 0}}),
+    (
+        {"-": b"1", ".coregwignore": b"2", "a": b"3"},
+        {
+            "-": {"mode": 0o644, "size": 1, "mtime": 1},
+            ".coregw": {"folder": True, "mode": 0o1777, "mtime": -1, "xattrs": {"user.note": b"n" * 200}},
+            ".coregwignore": {"mode": 0o644, "size": 1, "mtime": 2},
+            ".d": {"folder": True, "mode": 0o755, "mtime": 3},
+        },
+    ),
 ]
 
 

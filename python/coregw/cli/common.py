@@ -127,11 +127,12 @@ def attribute_options(command: F) -> F:
         click.option("--owner", is_flag=True, help="Also record the numeric ids of owner and group."),
         click.option(
             "--attributes",
-            type=click.Choice(["all", "no-times", "exec", "none"]),
+            type=click.Choice(["whole", "all", "no-times", "exec", "none"]),
             default="all",
             show_default=True,
-            help="What is recorded besides the bytes: modes, times, sizes and folders; all but times; only symbolic "
-            "links and exec bits, for the same root on any machine; or nothing.",
+            help="What is recorded besides the bytes: modes, times, sizes and folders, DIR itself included; that "
+            "without DIR itself; all but times; only symbolic links and exec bits, for the same root on any machine; "
+            "or nothing.",
         ),
     ):
         command = option(command)

@@ -42,7 +42,7 @@ __all__ = ["diff_command"]
 @click.option("--exit-code", "with_exit_code", is_flag=True, help="Exit with code 6 if there are differences.")
 @click.option(
     "--attributes",
-    type=click.Choice(["all", "no-times", "exec", "none"]),
+    type=click.Choice(["whole", "all", "no-times", "exec", "none"]),
     help="What is compared with a folder besides the bytes, as for `coregw hash`; by default, what ROOT records.",
 )
 @survey_options
@@ -64,8 +64,9 @@ def diff_command(
     """List the differences between two roots, or a root and a folder, at and below PREFIX if it is given.
 
     Each line is "+" (only in the second), "-" (only in the first) or "~" (different), a path, and for "~" the
-    attributes that differ, with both values. The byte ranges that differ, in whole chunks, are listed below a changed
-    file of many chunks. Everything about a root is proven; with exit code 0 the list is complete, even if it is empty.
+    attributes that differ, with both values; "./" is the folder itself. The byte ranges that differ, in whole chunks,
+    are listed below a changed file of many chunks. Everything about a root is proven; with exit code 0 the list is
+    complete, even if it is empty.
     Between roots, nested maps are not followed: a map inside a map is one target. Control characters are shown as
     escapes; --json shows paths unchanged.
 
@@ -132,7 +133,7 @@ def _with_folder(
 def _lines(difference: FolderDifference) -> str:
     old, new = difference.kinds
     sign = "+" if old is None else "-" if new is None else "~"
-    path = printable("/".join(difference.segments)) + ("/" if (new or old) == "folder" else "")
+    path = printable("/".join(difference.segments) or ".") + ("/" if (new or old) == "folder" else "")
     about = []
     if old is not None and new is not None:
         if old != new:

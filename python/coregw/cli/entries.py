@@ -353,7 +353,8 @@ def _named(name: str, what: _Folder | FolderEntry) -> str:
 def stat_command(root: str, path: str, as_json: bool, gateway: GatewayChoice) -> None:
     """Show what PATH in ROOT is: its target, which is proven, and size, mode and time as its creator recorded them.
 
-    No file is fetched. An empty PATH means ROOT itself.
+    No file is fetched. An empty PATH means ROOT itself, of which a mode and a time are recorded with `--attributes
+    whole`.
     """
     from coregw.cli.entries import file_mode, members, modified_exactly
 
@@ -395,6 +396,8 @@ def _entry(opened: Client, root: str, segments: list[str]) -> tuple[FolderEntry,
             opened.locate(root, segments)  # raises a proven absence
         return FolderEntry(path, "link" if known is not None and known.kind == "link" else "folder", None, known), None
     is_map = Cid(proven.value).kind == "map"
+    if is_map:
+        known = folder_record(opened, proven.value, ()) or known
     return FolderEntry(path, "map" if is_map else "file", proven.value, known), len(proven.result)
 
 

@@ -30,6 +30,7 @@ __all__ = ["verify_command"]
 
 _MAX_BYTES = 64 << 20
 _COMPARED = {
+    "whole": "names, bytes, links, modes, times, and mode and time of the folder itself",
     "all": "names, bytes, links, modes, times",
     "no-times": "names, bytes, links, modes",
     "exec": "names, bytes, links, exec bits",
@@ -41,7 +42,7 @@ _COMPARED = {
 @click.argument("arguments", metavar="ROOT DIR|FILE | FILE", type=click.Path(readable=False), nargs=-1, required=True)
 @click.option(
     "--attributes",
-    type=click.Choice(["all", "no-times", "exec", "none"]),
+    type=click.Choice(["whole", "all", "no-times", "exec", "none"]),
     help="What ROOT must record besides the bytes, as for `coregw hash`; by default, any of these.",
 )
 @click.option("--owner", is_flag=True, help="ROOT also records the numeric ids of owner and group.")
@@ -63,8 +64,8 @@ def verify_command(
     """Verify offline that a folder is the one that a root names, or that a saved result is proven.
 
     ROOT DIR: DIR, or a single FILE, must have exactly what ROOT names, with the attributes that it records; those of
-    DIR itself are not recorded. Whatever else is in DIR is a difference: .git, ignored and special files, too. What
-    cannot be read fails. `coregw diff ROOT DIR` says what differs.
+    DIR itself only if ROOT was added with --attributes whole. Whatever else is in DIR is a difference: .git, ignored
+    and special files, too. What cannot be read fails. `coregw diff ROOT DIR` says what differs.
 
     `coregw add` leaves out .git, special files, and what .coregwignore files exclude (with --gitignore, .gitignore
     files as well). With --as-added these may be in DIR, and are named on stderr; but only by patterns in files that

@@ -821,7 +821,8 @@ class Client(BlockingDriver):
             prefix: A path, as text or segments; empty for the whole map.
 
         Yields:
-            The proven differences.
+            The proven differences. What differs of the records of the folders themselves has no segments, and comes in
+            the place of ``.coregw``.
 
         Raises:
             InvalidInput: `a` or `b` is not a map root, their suites differ (code ``kind_mismatch``), or a record of
@@ -983,8 +984,8 @@ class Client(BlockingDriver):
         Args:
             path: The folder or file.
             suite: The hash function of the trees: ``sha2-256`` or ``blake3``.
-            attributes: What is recorded besides the bytes: ``all``; ``no-times``; ``exec``, only symbolic links and
-                whether files are executable; or ``none``.
+            attributes: What is recorded besides the bytes: ``all``; ``whole``, which is all of the folder itself as
+                well; ``no-times``; ``exec``, only symbolic links and whether files are executable; or ``none``.
             owner: Whether the numeric ids of owner and group are recorded.
             xattrs: Whether extended attributes are recorded.
             exclude: Patterns of what is left out, in the syntax of ``.gitignore``, relative to `path`. They come before

@@ -39,6 +39,7 @@ __all__ = [
     "hash_survey",
     "hash_tree",
     "join_folder",
+    "skipped_at",
     "survey",
     "unrecorded",
     "verify_tree",
@@ -52,8 +53,9 @@ class Skipped(NamedTuple):
     why: str
 
 
-Level = Literal["all", "no-times", "exec", "none"]
-"""What a root records of each path beside its bytes: everything; all but times; links and exec bits; nothing."""
+Level = Literal["all", "whole", "no-times", "exec", "none"]
+"""What a root records of each path beside its bytes: everything; everything, of the folder itself as well; all but
+times; links and exec bits; nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class Recorded:
             raise InvalidInput(f"attributes: {self.attributes!r:.80} is not {', '.join(get_args(Level))}")
         if (self.owner or self.xattrs) and self.attributes in ("exec", "none"):
             raise InvalidInput(
-                f"attributes: {self.attributes!r} records neither owners nor extended attributes; use all or no-times"
+                f"attributes: {self.attributes!r} records neither owners nor extended attributes: all and no-times do"
             )
 
 
@@ -126,7 +128,13 @@ def hash_survey(
     """
     hashed = _core.hash_survey(found, suite, xattrs=recorded.xattrs, progress=progress)
     root, attributes = hashed.roots(recorded.attributes, recorded.owner)
-    return HashedTree(root, attributes, hashed.files, hashed.bytes, [Skipped(*each) for each in hashed.skipped])
+    return HashedTree(root, attributes, hashed.files, hashed.bytes, skipped_at(hashed, recorded.attributes))
+
+
+def skipped_at(hashed: _core.HashedFolder | _core.FolderUpload, level: Level) -> list[Skipped]:
+    """Return what of a folder, and at the level ``whole`` of the folder itself, is not part of its root, and why."""
+    top = hashed.top_skipped if level == "whole" else []
+    return [Skipped(*each) for each in (*top, *hashed.skipped)]
 
 
 def hash_tree(
@@ -149,8 +157,8 @@ def hash_tree(
     Args:
         path: The folder or file.
         suite: The hash function of the trees: ``sha2-256`` or ``blake3``.
-        attributes: What is recorded besides the bytes: ``all``; ``no-times``; ``exec``, only symbolic links and whether
-            files are executable; or ``none``.
+        attributes: What is recorded besides the bytes: ``all``; ``whole``, which is all of the folder itself as well;
+            ``no-times``; ``exec``, only symbolic links and whether files are executable; or ``none``.
         owner: Whether the numeric ids of owner and group are recorded.
         xattrs: Whether extended attributes are recorded.
         exclude: Patterns of what is left out, in the syntax of ``.gitignore``, relative to `path`. They come before
@@ -202,9 +210,10 @@ def verify_tree(
     """Check, without a gateway, that a folder or file is the one that a trusted root names.
 
     O(bytes), on all cores. The root commits to every path and its bytes, to there being no others, and to whatever else
-    it records of what is in the folder; not to the folder's own mode and time. So everything that the folder has must
-    be in the root, ``.git`` and special files included, and no file of the folder says otherwise: with `as_added`, what
-    `hash_tree` leaves out need not be, but only by patterns in files that the root names with the bytes that they have.
+    it records of what is in the folder; at the level ``whole``, to the folder's own mode and time, too. So everything
+    that the folder has must be in the root, ``.git`` and special files included, and no file of the folder says
+    otherwise: with `as_added`, what `hash_tree` leaves out need not be, but only by patterns in files that the root
+    names with the bytes that they have.
 
     Args:
         root: The trusted root: a map's, as ``coregw add`` and `hash_tree` return it.
@@ -273,7 +282,7 @@ def check_tree(
     if verified is not None:
         return verified
     roots = _roots(hashed, candidates)
-    wrong = hashed.skipped
+    wrong = skipped_at(hashed, roots.get(cid.text, "all"))
     if cid.text in roots:
         wrong = [*wrong, *_others(top, found, roots[cid.text])]
         message = f"{display_name(top)}: not all of it is in the root{_without(wrong)}"
@@ -296,8 +305,9 @@ def _matched(
     as_added: bool,
 ) -> VerifiedTree | None:
     """Return how a folder is verified, or None if it has another root, or something that the root does not have."""
-    level = _roots(hashed, candidates).get(root.text)
-    if level is None or hashed.skipped:
+    levels = (each.attributes for each in candidates if hashed.roots(each.attributes, each.owner)[0] == root.text)
+    level = next(levels, None)
+    if level is None or skipped_at(hashed, level):
         return None
     others = _others(top, found, level)
     if others and not as_added:
@@ -342,7 +352,7 @@ def unrecorded(found: Survey, level: Level) -> Iterator[SurveyEntry]:
 
 
 def _roots(hashed: _core.HashedFolder, candidates: Sequence[Recorded]) -> dict[str, Level]:
-    """Return the root of a folder for each of several levels, the one that records most last."""
+    """Return the root of a folder for each of several levels, the first of them last."""
     return {hashed.roots(each.attributes, each.owner)[0]: each.attributes for each in reversed(candidates)}
 
 
@@ -356,7 +366,7 @@ def _without(skipped: Sequence[tuple[Path, str]]) -> str:
 
 
 def _fits(level: str, records_more: bool) -> bool:
-    return not records_more or level in ("all", "no-times")
+    return not records_more or level in ("all", "whole", "no-times")
 
 
 def _hashed(path: Path, found: Survey, suite: str, xattrs: bool) -> _core.HashedFolder:
@@ -370,7 +380,8 @@ ATTRIBUTES_PATH = (".coregw", "attributes")
 """The reserved path of a folder's map whose target is the map of attributes."""
 
 RESERVED_NAME = ".coregw"
-"""A file or folder of this name in the top folder is never added."""
+"""A file or folder of this name in the top folder is never added. The map of attributes has the record of the folder
+itself here."""
 
 
 class FolderEntry(NamedTuple):
@@ -416,7 +427,7 @@ def join_folder(
 
     Args:
         files: Paths and targets of the folder's map, in key order, as it is listed. The reserved path is left out.
-        records: Paths and attributes of the map of attributes, in key order.
+        records: Paths and attributes of the map of attributes, in key order. That of the folder itself is left out.
 
     Raises:
         InvalidInput: A record contradicts the folder's map: a file's record without the file, another's with it, or

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
@@ -43,6 +44,8 @@ enum Level {
 pub struct Recorded {
     level: Level,
     owner: bool,
+    /// Whether the top folder has a record as well.
+    top: bool,
 }
 
 impl Recorded {
@@ -51,22 +54,41 @@ impl Recorded {
     /// # Errors
     /// [`Error::Input`] if no level has this name.
     pub fn new(level: &str, owner: bool) -> Result<Self> {
+        let top = level == "whole";
         let level = match level {
-            "all" => Level::All,
+            "whole" | "all" => Level::All,
             "no-times" => Level::NoTimes,
             "exec" => Level::Exec,
             "none" => Level::None,
             other => {
                 let shown: String = other.chars().take(80).collect();
-                return Err(Error::request(format!("attributes: {shown:?} is not all, no-times, exec or none")));
+                return Err(Error::request(format!("attributes: {shown:?} is not whole, all, no-times, exec or none")));
             }
         };
-        Ok(Self { level, owner })
+        Ok(Self { level, owner, top })
     }
 
     /// Whether no attributes are recorded.
     pub fn is_nothing(self) -> bool {
         self.level == Level::None
+    }
+
+    /// What is recorded of an entry at the levels that record modes.
+    fn attributes(self, entry: Entry, now: FileState, xattrs: BTreeMap<String, Vec<u8>>) -> Attributes {
+        // A restore without owners sets these bits, so that what it has restored has the same root.
+        let bits = match &entry {
+            _ if self.owner => attributes::MODE_BITS,
+            Entry::Folder => 0o1777,
+            _ => 0o777,
+        };
+        Attributes {
+            size: (entry == Entry::File).then_some(now.size),
+            mode: (!matches!(entry, Entry::Link(_))).then_some(now.mode & bits),
+            mtime: (self.level == Level::All).then_some(now.mtime_ns),
+            owner: self.owner.then_some(now.owner),
+            xattrs,
+            entry,
+        }
     }
 }
 
@@ -90,6 +112,10 @@ pub struct Hashed {
     /// The targets of the files that are known.
     pub targets: FileTargets,
     xattrs: BTreeMap<usize, BTreeMap<String, Vec<u8>>>,
+    /// The extended attributes of the top folder.
+    top_xattrs: BTreeMap<String, Vec<u8>>,
+    /// Why something of the top folder has no record.
+    top_skips: Vec<Skip>,
     /// The states of files that were not read in the state in which they were found.
     changed: BTreeMap<usize, FileState>,
     pub(crate) skips: Vec<Skip>,
@@ -100,7 +126,8 @@ impl Hashed {
     pub fn new(survey: Arc<Survey>, suite: Suite) -> Self {
         let targets = FileTargets::new(suite, survey.entries.count());
         let (xattrs, changed, skips) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        Self { survey, suite, targets, xattrs, changed, skips }
+        let top_skips = survey.top_skip().into_iter().collect();
+        Self { survey, suite, targets, xattrs, top_xattrs: BTreeMap::new(), top_skips, changed, skips }
     }
 
     /// Notes that a file has this target, and the state in which it has it.
@@ -134,6 +161,17 @@ impl Hashed {
         }
     }
 
+    /// Notes the extended attributes of the top folder.
+    pub fn take_top_xattrs(&mut self, Xattrs { found, skips }: Xattrs) {
+        self.top_xattrs = found;
+        self.top_skips.extend(skips.into_iter().map(|why| Skip { file: self.survey.top().to_path_buf(), why }));
+    }
+
+    /// What of the top folder itself is left out if it has a record.
+    pub fn top_skips(&self) -> &[Skip] {
+        &self.top_skips
+    }
+
     /// What an entry was when it was read.
     pub fn now(&self, index: usize) -> FileState {
         self.changed.get(&index).copied().unwrap_or_else(|| self.survey.entries.state(index))
@@ -164,8 +202,15 @@ impl Hashed {
         attributes.filter(|attributes| !attributes.is_empty()).map(|attributes| attributes.record()).transpose()
     }
 
-    fn attributes(&self, index: usize, Recorded { level, owner }: Recorded) -> Option<Attributes> {
-        let entries = &self.survey.entries;
+    /// The record of the top folder itself; none of a single file, and if it is not to be recorded.
+    pub fn top_record(&self, recorded: Recorded) -> Result<Option<attributes::Record>> {
+        let state = self.survey.top_state().filter(|_| recorded.top);
+        let known = state.map(|now| recorded.attributes(Entry::Folder, now, self.top_xattrs.clone()));
+        known.map(|known| known.record()).transpose()
+    }
+
+    fn attributes(&self, index: usize, recorded: Recorded) -> Option<Attributes> {
+        let (entries, level) = (&self.survey.entries, recorded.level);
         let kind = entries.kind(index);
         if level == Level::None || kind == EntryKind::File && !self.targets.is_known(index) {
             return None;
@@ -181,14 +226,7 @@ impl Hashed {
             let mode = is_executable.then_some(EXECUTABLE);
             return (kind != EntryKind::Folder).then(|| Attributes { entry, mode, ..Attributes::default() });
         }
-        Some(Attributes {
-            entry,
-            size: (kind == EntryKind::File).then_some(now.size),
-            mode: (kind != EntryKind::Link).then_some(if owner { now.mode } else { now.mode & restored_bits(kind) }),
-            mtime: (level == Level::All).then_some(now.mtime_ns),
-            owner: owner.then_some(now.owner),
-            xattrs: self.xattrs.get(&index).cloned().unwrap_or_default(),
-        })
+        Some(recorded.attributes(entry, now, self.xattrs.get(&index).cloned().unwrap_or_default()))
     }
 
     /// The roots of both maps. O(entries) hashing, in memory for some pages.
@@ -210,13 +248,9 @@ impl Hashed {
             arc(index, record.map(|record| record.map(|record| record.target)))
         });
         let files = entries().filter_map(|index| arc(index, check(index).map(|()| self.targets.get(index))));
-        roots::build(self.suite, records, files, drop)
+        let top = self.top_record(recorded)?.map(|record| record.target);
+        roots::build(self.suite, top, records, files, drop)
     }
-}
-
-/// The bits of a mode that a restore without owners sets, so that what it has restored has the same root.
-fn restored_bits(kind: EntryKind) -> u16 {
-    if kind == EntryKind::Folder { 0o1777 } else { 0o777 }
 }
 
 /// Extended attributes. Those that vanish meanwhile are left out.
@@ -234,7 +268,16 @@ pub fn read_xattrs(survey: &Survey, index: usize) -> Xattrs {
         let link = survey.location(index);
         return collect_xattrs(xattr::list(&link), |name| xattr::get(&link, name));
     }
-    match survey.open(index) {
+    xattrs_of(survey.open(index))
+}
+
+/// The extended attributes of the top folder; none of a single file.
+pub fn read_top_xattrs(survey: &Survey) -> Xattrs {
+    survey.open_top().map_or_else(Xattrs::default, xattrs_of)
+}
+
+fn xattrs_of(opened: io::Result<File>) -> Xattrs {
+    match opened {
         Ok(file) => collect_xattrs(file.list_xattr(), |name| file.get_xattr(name)),
         // As when too many files are open.
         Err(error) if !is_absent(&error) => skipped(format!("its extended attributes can't be read: {error}")),

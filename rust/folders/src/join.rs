@@ -8,6 +8,8 @@
 //!                      bin/now    │
 //!                      readme ────┘
 //! ```
+//!
+//! The record at the reserved name is that of the folder itself, and no entry.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -116,6 +118,8 @@ pub struct FolderJoin {
     attributes_root: Option<RootCid>,
     /// Whether a path after the reserved one is listed.
     has_passed_reserved: bool,
+    /// What is known of the folder itself, once its record is joined.
+    top: Option<Arc<Attributes>>,
     /// The link that came last: nothing may be below it.
     link: Option<Vec<String>>,
 }
@@ -136,6 +140,7 @@ impl FolderJoin {
             has_all_records: false,
             attributes_root: None,
             has_passed_reserved: false,
+            top: None,
             link: None,
         }
     }
@@ -228,12 +233,17 @@ impl FolderJoin {
         (self.files.len(), self.records.len())
     }
 
+    /// What is known of the folder itself: none before all paths before its record are joined, and without a record.
+    pub fn top(&self) -> Option<&Arc<Attributes>> {
+        self.top.as_ref()
+    }
+
     /// The next entry, in key order; none if more has to be listed first, or all have been returned. O(depth).
     ///
     /// # Errors
     /// [`Error::Input`] if a record contradicts the folder's map; the message names the path.
     pub fn next_entry(&mut self) -> Result<Option<FolderEntry>> {
-        let has_no_records = self.attributes_root.is_none() && !self.may_have_attributes();
+        let has_no_records = self.root.is_some() && self.attributes_root.is_none() && !self.may_have_attributes();
         let order = match (self.files.front(), self.records.front()) {
             (Some(file), Some(record)) => file.0.cmp(&record.0),
             (Some(_), None) if has_no_records || self.has_all_records => Ordering::Less,
@@ -245,6 +255,15 @@ impl FolderJoin {
         }
         let file = if order.is_le() { self.files.pop_front() } else { None };
         let record = if order.is_ge() { self.records.pop_front() } else { None };
+        if let Some((path, Found::Decoded(attributes))) = &record
+            && is_top(path)
+        {
+            if file.is_some() || attributes.entry != Entry::Folder {
+                return Err(refused(path, "it is reserved for the record of the folder itself"));
+            }
+            self.top = Some(Arc::clone(attributes));
+            return self.next_entry();
+        }
         let (record_path, attributes) = match record {
             Some((path, Found::Decoded(attributes))) => (Some(path), Some(attributes)),
             _ => (None, None),
@@ -281,6 +300,11 @@ fn checked_root(root: &RootCid, target: &Cid) -> Result<RootCid> {
         let what = format!("{ATTRIBUTES_PATH}: {target} is not a map of the folder's suite");
         Error::input(InputCode::KindMismatch, what)
     })
+}
+
+/// Whether this is the path of the record of the folder itself.
+pub fn is_top(segments: &[String]) -> bool {
+    matches!(segments, [name] if name == RESERVED_NAME)
 }
 
 fn is_reserved(segments: &[String]) -> bool {

@@ -78,7 +78,7 @@ impl Plan {
             folders: vec![top],
             kept: Vec::new(),
             links: Vec::new(),
-            made: 1,
+            made: 0,
             numbers: HashMap::new(),
             last: (TOP, Vec::new(), TOP),
         }
@@ -213,6 +213,9 @@ impl Plan {
     /// The path of an item in this folder.
     pub fn path(&self, folder: u32, name: &CString) -> String {
         let mut names = self.names(folder);
+        if names.is_empty() && name.is_empty() {
+            return ".".to_owned(); // the top folder itself
+        }
         names.push(text(name));
         names.join("/")
     }

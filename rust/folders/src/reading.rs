@@ -20,7 +20,7 @@ use coregw_core::{Cid, Error, Result, Snapshot};
 
 use crate::contents::{self, Chunk, Unread, list_of};
 use crate::entries::EntryKind;
-use crate::hashed::{Hashed, Recorded, read_xattrs};
+use crate::hashed::{Hashed, Recorded, read_top_xattrs, read_xattrs};
 use crate::parallel::locked;
 use crate::stat_file::{Joined, Stat, StatFile};
 use crate::survey::Survey;
@@ -181,6 +181,10 @@ impl Reading {
         let threads = thread::available_parallelism().map_or(1, NonZero::get).min(this.survey.entries.count()).max(1);
         for number in 0..threads {
             let started = Self::spawn(this, move |reading| {
+                if number == 0 && reading.xattrs && is_first {
+                    let found = read_top_xattrs(&reading.survey);
+                    reading.change(|hashed| hashed.take_top_xattrs(found));
+                }
                 reading.read_files(reading.xattrs && is_first);
                 Ok(())
             });
@@ -288,6 +292,14 @@ impl Reading {
 
     fn collect_records(&self, recorded: Recorded, base: Option<&StatFile>) -> Result<()> {
         let (hashed, mut joined) = (self.hashed(), Joined::new(&self.survey, base)?);
+        let held = base.and_then(|base| base.header.top_record());
+        if let Some(record) = hashed.top_record(recorded)?
+            && record.target.identity().is_none()
+            && held != Some(record.target)
+            && self.collect(&record.target, &record.bytes)
+        {
+            return Ok(());
+        }
         while let Some((index, old)) = joined.next()? {
             let Some(index) = index else { continue };
             let Some(record) = hashed.record(index, recorded)? else { continue };
@@ -439,6 +451,7 @@ pub fn read_all(hashed: Hashed, xattrs: bool, watch: &impl Watch) -> Result<(Arc
             reading.0.stop();
         }
     }
+    watch.progress(reading.0.take_progress());
     let chunks = reading.0.chunks.as_ref().map(|kept| std::mem::take(&mut *locked(kept))).unwrap_or_default();
     Ok((reading.0.hashed(), chunks))
 }

@@ -1,7 +1,7 @@
 //! The file of a stat cache: what was known of a folder's entries when it was added last, in key order.
 //!
 //! ```text
-//! "coregw stat 4\n" | CID of the rest, 36 bytes | folder | options | began | root | attributes | entry | entry | ...
+//! "coregw stat 5\n" | CID of the rest, 36 bytes | folder | options | began | root | attributes | top | entry | ...
 //! entry:  bytes of the path before that it shares | the others | flags | file: inode, size, mtime, ctime | targets
 //! ```
 //!
@@ -20,9 +20,10 @@ use coregw_core::{Cid, Error, Result, varint};
 
 use crate::entries::FileState;
 use crate::hashed::{Hashed, Recorded};
+use crate::join::RESERVED_NAME;
 use crate::survey::Survey;
 
-const MAGIC: &[u8] = b"coregw stat 4\n";
+const MAGIC: &[u8] = b"coregw stat 5\n";
 const DIGEST_BYTES: usize = 36;
 const BUFFER_BYTES: usize = 256 << 10;
 /// The limit on a string or path in the file.
@@ -78,6 +79,15 @@ pub struct Header {
     pub root: Vec<u8>,
     /// The root of its map of attributes, or nothing.
     pub attributes: Vec<u8>,
+    /// The target of the record of the folder itself, or nothing.
+    pub top: Vec<u8>,
+}
+
+impl Header {
+    /// The target of the record of the folder itself.
+    pub(crate) fn top_record(&self) -> Option<Cid> {
+        Cid::try_bytes(&self.top).ok()
+    }
 }
 
 /// A file whose checksum is right.
@@ -149,7 +159,7 @@ impl OldEntries {
     fn header(&mut self) -> io::Result<Header> {
         let (folder, options) = (self.string()?, self.string()?);
         let began = self.number()?;
-        Ok(Header { folder, options, began, root: self.string()?, attributes: self.string()? })
+        Ok(Header { folder, options, began, root: self.string()?, attributes: self.string()?, top: self.string()? })
     }
 
     /// The next entry; None at the end.
@@ -222,7 +232,8 @@ impl FillBuf for BufReader<File> {
 /// # Errors
 /// Those of the file system. A record that is too long is left out; there is no root of it either.
 pub fn write(file: &Path, header: &Header, hashed: &Hashed, recorded: Recorded) -> io::Result<()> {
-    let mut writer = StatWriter::create(file, header)?;
+    let top = hashed.top_record(recorded).ok().flatten();
+    let mut writer = StatWriter::create(file, header, top.as_ref().map_or(&[], |record| record.target.as_bytes()))?;
     for index in 0..hashed.survey.entries.count() {
         let target = hashed.targets.get(index);
         let record = hashed.record(index, recorded).ok().flatten().map(|record| record.target);
@@ -245,7 +256,7 @@ struct StatWriter {
 
 impl StatWriter {
     /// Creates a file, or empties the one that its caller has created.
-    fn create(path: &Path, header: &Header) -> io::Result<Self> {
+    fn create(path: &Path, header: &Header, top: &[u8]) -> io::Result<Self> {
         let mut file = File::create(path)?;
         file.write_all(&[0; MAGIC.len() + DIGEST_BYTES])?;
         let out = BufWriter::with_capacity(BUFFER_BYTES, file);
@@ -255,6 +266,7 @@ impl StatWriter {
         writer.bytes.extend_from_slice(&header.began.to_le_bytes());
         writer.string(&header.root);
         writer.string(&header.attributes);
+        writer.string(top);
         writer.write()?;
         Ok(writer)
     }
@@ -385,6 +397,11 @@ pub type Change = (String, Option<Cid>, Option<Cid>);
 /// [`Error::Damaged`] if the cache cannot be read; [`Error::Input`] if a record is too long.
 pub fn changes(hashed: &Hashed, cache: &StatFile, recorded: Recorded, most: usize) -> Result<Option<[Vec<Change>; 2]>> {
     let mut found = [Vec::new(), Vec::new()];
+    let before = cache.header.top_record().filter(|_| !recorded.is_nothing());
+    let after = hashed.top_record(recorded)?.map(|record| record.target);
+    if before != after {
+        found[1].push((RESERVED_NAME.to_owned(), before, after));
+    }
     let mut joined = Joined::new(&hashed.survey, Some(cache))?;
     while let Some((index, old)) = joined.next()? {
         let of_old = |old: OldEntry| ([old.target, old.record.filter(|_| !recorded.is_nothing())], Some(old.path));

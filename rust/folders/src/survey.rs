@@ -21,8 +21,9 @@ use crate::watch::Watch;
 pub struct Survey {
     /// The folder; of a single file, the file.
     top: PathBuf,
-    /// The folder, opened; none of a single file.
+    /// The folder, opened, and what it was then; none of a single file.
     beneath: Option<Beneath>,
+    state: Option<Stat>,
     /// Its entries, in key order.
     pub entries: Inventory,
     /// What the walk skipped, in the order of locations.
@@ -87,6 +88,7 @@ impl SurveyTop {
         let found = rustix::fs::stat(&top)?;
         let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
         let beneath = is_folder.then(|| Beneath::new(&top)).transpose()?;
+        let found = beneath.as_ref().map_or(Ok(found), rustix::fs::fstat)?;
         Ok(Self { top, found, beneath })
     }
 
@@ -104,8 +106,8 @@ impl SurveyTop {
             return Err(Error::request(format!("{}: neither a folder nor a regular file", beneath::shown(&top))));
         };
         let excludes = Excludes::new(exclude, gitignore, purpose.rules)?;
-        let found = walk::walk((&top, &beneath), &excludes, purpose.unmapped, watch)?;
-        Ok(Survey::new(top, Some(beneath), found))
+        let walked = walk::walk((&top, &beneath), &excludes, purpose.unmapped, watch)?;
+        Ok(Survey::new(top, Some((beneath, found)), walked))
     }
 }
 
@@ -132,7 +134,8 @@ fn single_file(top: &Path, found: &Stat) -> Result<Survey> {
 }
 
 impl Survey {
-    fn new(top: PathBuf, beneath: Option<Beneath>, found: Walked) -> Self {
+    fn new(top: PathBuf, folder: Option<(Beneath, Stat)>, found: Walked) -> Self {
+        let (beneath, state) = folder.unzip();
         let Walked { entries, skips, left_out } = found;
         let mut counts = Counts::default();
         for index in 0..entries.count() {
@@ -145,7 +148,7 @@ impl Survey {
                 EntryKind::Folder => counts.folders += 1,
             }
         }
-        Self { top, beneath, entries, skips, left_out, counts }
+        Self { top, beneath, state, entries, skips, left_out, counts }
     }
 
     /// Opens a file or folder for reading. No symbolic link below the folder is followed. O(depth).
@@ -154,6 +157,28 @@ impl Survey {
             None => contents::open(&self.top),
             Some(beneath) => beneath.open(&self.entries.path(index)),
         }
+    }
+
+    /// The folder; of a single file, the file.
+    pub fn top(&self) -> &Path {
+        &self.top
+    }
+
+    /// What the folder itself was when it was opened; none of a single file.
+    pub fn top_state(&self) -> Option<FileState> {
+        self.state.as_ref().map(FileState::of)
+    }
+
+    /// What is lost of the folder's own time if it is recorded.
+    pub fn top_skip(&self) -> Option<Skip> {
+        let is_inexact = |found: &&Stat| !FileState::of(found).has_mtime_of(found);
+        let inexact = || Skip { file: self.top.clone(), why: walk::INEXACT_TIME.to_owned() };
+        self.state.as_ref().filter(is_inexact).map(|_| inexact())
+    }
+
+    /// Opens the folder itself for reading; none of a single file.
+    pub fn open_top(&self) -> Option<io::Result<File>> {
+        Some(self.beneath.as_ref()?.open_folder(Path::new("")).map(File::from))
     }
 
     /// Where an entry is on the disk. O(depth).

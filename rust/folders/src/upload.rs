@@ -4,7 +4,7 @@ use coregw_core::{Cid, Key, Result, varint};
 use coregw_ops::{car, json};
 
 use crate::hashed::{Hashed, Recorded};
-use crate::join::ATTRIBUTES_PATH;
+use crate::join::{ATTRIBUTES_PATH, RESERVED_NAME};
 
 /// A batch is full with so many bytes,
 const BATCH_BYTES: usize = 4 << 20;
@@ -110,6 +110,12 @@ impl MapLines {
             && let Some(root) = attributes.take()
         {
             json::write_line(Key::from_text(ATTRIBUTES_PATH)?.as_bytes(), root.as_bytes(), &mut out)?;
+        }
+        if let LinesOf::Records(recorded) = self.which
+            && self.next == 0
+            && let Some(record) = hashed.top_record(recorded)?
+        {
+            json::write_line(Key::from_text(RESERVED_NAME)?.as_bytes(), record.target.as_bytes(), &mut out)?;
         }
         let count = hashed.survey.entries.count();
         while self.next < count && out.len() < self.size {

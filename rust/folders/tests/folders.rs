@@ -64,7 +64,7 @@ fn other_records_and_targets_are_refused() {
 #[test]
 fn folders_have_the_roots_of_the_vectors() {
     for case in cases("folder") {
-        let (mut files, mut records) = (Vec::new(), Vec::new());
+        let (mut files, mut records, mut top) = (Vec::new(), Vec::new(), None);
         for (path, data) in case["files"].as_object().expect("files") {
             let function = payload::Function::Sha2_256;
             let target = payload::cid(&bytes(data), Codec::RAW, function).expect("a CID");
@@ -72,13 +72,17 @@ fn folders_have_the_roots_of_the_vectors() {
         }
         for (path, members) in case["attributes"].as_object().expect("attributes") {
             let target = of_members(members).record().expect("attributes").target;
+            if path == folders::RESERVED_NAME {
+                top = Some(target);
+                continue;
+            }
             records.push((Key::from_text(path).expect("a path"), target));
         }
         files.sort_by(|a, b| a.0.cmp(&b.0));
         records.sort_by(|a, b| a.0.cmp(&b.0));
         let mut pages = Vec::new();
         let arcs = |arcs: Vec<(Key, Cid)>| arcs.into_iter().map(Ok);
-        let folder = folders::build(Suite::Sha2_256, arcs(records), arcs(files), |some| pages.extend(some));
+        let folder = folders::build(Suite::Sha2_256, top, arcs(records), arcs(files), |some| pages.extend(some));
         let folder = folder.expect("a folder");
         assert_eq!(folder.root.cid().text(), case["root"]);
         let attributes = folder.attributes.map(|root| root.cid().text());
@@ -97,7 +101,7 @@ fn all_pages_of_a_folder_are_kept() {
     let (records, files) = (arcs(3000), arcs(4000));
     let mut pages = Vec::new();
     let ok = |arcs: &[(Key, Cid)]| arcs.iter().cloned().map(Ok).collect::<Vec<_>>();
-    let folder = folders::build(Suite::Sha2_256, ok(&records), ok(&files), |some| pages.extend(some));
+    let folder = folders::build(Suite::Sha2_256, None, ok(&records), ok(&files), |some| pages.extend(some));
     let attributes = folder.expect("a folder").attributes.expect("records").cid();
     let reserved = (Key::from_text(folders::ATTRIBUTES_PATH).expect("a path"), attributes);
     for arcs in [records, [vec![reserved], files].concat()] {

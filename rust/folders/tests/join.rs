@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use coregw_core::map::MapBuilder;
 use coregw_core::{Cid, Kind, Result, RootCid, Suite};
-use coregw_folders::{ATTRIBUTES_PATH, Attributes, Entry, FolderEntry, FolderJoin, PathKind, Records};
+use coregw_folders::{ATTRIBUTES_PATH, Attributes, Entry, FolderEntry, FolderJoin, PathKind, RESERVED_NAME, Records};
 
 fn path(text: &str) -> Vec<String> {
     text.split('/').map(str::to_owned).collect()
@@ -119,16 +119,40 @@ fn contradictions_are_refused_and_named() {
         (Some(("a", map)), vec![("a", link)], "a: it is a map with the attributes of a link"),
         (Some(("a/b", payload())), vec![("a", link)], "a/b: it is below a symbolic link"),
         (Some(("a", payload())), vec![("a", payload())], "the attributes of a: "),
+        (None, vec![(".coregw", link)], ".coregw: it is reserved"),
+        (None, vec![(".coregw", record(Entry::File))], ".coregw: it is reserved"),
     ] {
         let files: Vec<_> = [attributes].into_iter().chain(file).collect();
         let error = joined(&files, &records, (1, 1)).expect_err("refused").to_string();
         assert!(error.contains(why), "{error}");
+    }
+    for target in [map, payload()] {
+        let files = [(RESERVED_NAME, target), attributes];
+        let error = joined(&files, &[(RESERVED_NAME, record(Entry::Folder))], (1, 1)).expect_err("refused").to_string();
+        assert!(error.contains(".coregw: it is reserved"), "{error}");
     }
     let others = [RootCid { kind: Kind::List, ..empty_map() }, RootCid { suite: Suite::Blake3, ..empty_map() }];
     for target in others.iter().map(RootCid::cid).chain([payload()]) {
         let error = joined(&[(ATTRIBUTES_PATH, target)], &[], (1, 1)).expect_err("refused").to_string();
         assert!(error.contains("is not a map of the folder's suite"), "{error}");
     }
+}
+
+#[test]
+fn the_record_of_the_folder_itself_is_no_entry() {
+    let files = [("!", payload()), (ATTRIBUTES_PATH, empty_map().cid()), ("a", payload())];
+    let records = [(RESERVED_NAME, record(Entry::Folder)), ("a", record(Entry::File))];
+    for sizes in [(1, 1), (9, 9)] {
+        let entries = joined(&files, &records, sizes).expect("valid");
+        let names: Vec<_> = entries.iter().map(|entry| entry.segments.join("/")).collect();
+        assert_eq!(names, ["!", "a"]);
+    }
+    let (mut join, mut known) = (FolderJoin::new(empty_map()), Records::new(true));
+    join.add_files(vec![(path(ATTRIBUTES_PATH), empty_map().cid())], false).expect("valid");
+    join.add_records(&mut known, vec![(path(RESERVED_NAME), record(Entry::Folder))], false).expect("valid");
+    assert!(join.top().is_none());
+    assert_eq!(join.next_entry(), Ok(None));
+    assert_eq!(join.top().expect("recorded").entry, Entry::Folder);
 }
 
 #[test]
@@ -195,7 +219,9 @@ fn decoded_records_are_joined_one_by_one_and_the_reserved_path_is_left_out() {
     join.add_files(vec![(path("b"), payload())], true).expect("valid");
     join.add_decoded(vec![(path("a"), known(Entry::Folder))], true);
     assert_eq!(join.next_entry().expect("valid").expect("joined").kind, PathKind::Folder);
-    // A file waits for the record that it may have.
+    // That of the folder itself is none of them, and a file waits for the record that it may have.
+    join.add_decoded(vec![(path(RESERVED_NAME), known(Entry::Folder))], true);
+    assert_eq!(join.next_entry(), Ok(None));
     join.add_decoded(vec![(path("b"), known(Entry::File))], true);
     let file = join.next_entry().expect("valid").expect("joined");
     assert!(file.kind == PathKind::File && file.attributes.is_some());

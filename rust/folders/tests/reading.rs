@@ -217,6 +217,7 @@ fn save(top: &Path, file: &Path, reading: &Reading, began: i64) -> Header {
         began,
         root: roots(reading).root.cid().text().into_bytes(),
         attributes: Vec::new(),
+        top: Vec::new(),
     };
     stat_file::write(file, &header, &reading.hashed(), recorded()).expect("written");
     header

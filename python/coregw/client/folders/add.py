@@ -32,7 +32,7 @@ from coregw.client.operations.mutate import Changes
 from coregw.concurrency import for_each, in_stoppable_thread, in_thread
 from coregw.errors import Conflict, RootNotFound, TooLarge, Unavailable
 from coregw.folders.caches import UploadCache
-from coregw.folders.tree import ALL, ATTRIBUTES_PATH, Level, Recorded, Skipped, Survey, survey
+from coregw.folders.tree import ALL, ATTRIBUTES_PATH, Level, Recorded, Skipped, Survey, skipped_at, survey
 from coregw.messages import Change, Endpoint
 from coregw.verify import CidLike
 
@@ -193,7 +193,7 @@ async def _add(
         await upload.run()
         await in_thread(cache.save, folder, (upload.root, upload.attributes), recorded)
         files, lists, size = folder.totals()
-        skipped = [Skipped(*each) for each in folder.skipped]
+        skipped = skipped_at(folder, recorded.attributes)
         return Added(upload.root, files, lists, size, upload.sent, skipped, folder)
     finally:
         folder.stop()

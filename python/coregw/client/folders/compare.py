@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -13,6 +13,7 @@ from coregw.concurrency import Check, in_stoppable_thread, in_thread
 from coregw.errors import InvalidInput, TooLarge
 from coregw.folders.compare import MAX_COMPARED_ELEMENTS, FolderDifference, changed_ranges, compare_folders
 from coregw.folders.tree import (
+    RESERVED_NAME,
     Attributes,
     FolderEntry,
     Level,
@@ -21,6 +22,7 @@ from coregw.folders.tree import (
     Survey,
     decode_attributes,
     join_folder,
+    skipped_at,
     survey,
     unrecorded,
 )
@@ -69,23 +71,27 @@ async def compare_folder(
     proven = await list_folder(client, cid)
     listed = [
         entry._replace(kind="folder", target=None) if entry.kind == "map" else entry
-        for entry in proven
+        for entry in proven.entries
         if entry.kind != "map" or entry.attributes is not None  # otherwise it is what its paths say
     ]
     named = {"/".join(each.segments): each.target for each in listed if each.target and each.segments[-1] in _IGNORES}
     purpose: Literal["strict", "as-added"] = "as-added" if as_added else "strict"
     found = await in_stoppable_thread(survey, path, exclude, gitignore, purpose, named if as_added else None)
-    recorded = _recorded([entry.attributes for entry in listed if entry.attributes is not None], attributes)
+    records = [entry.attributes for entry in listed if entry.attributes is not None]
+    recorded = _recorded(records, proven.top, attributes)
     hashed = await in_stoppable_thread(_core.hash_survey, found, cid.suite, None, recorded.xattrs)
-    local = await in_thread(_entries, hashed, recorded)
+    local, own = await in_thread(_entries, hashed, recorded)
+    if recorded.attributes == "whole":
+        listed.insert(0, FolderEntry((), "folder", None, proven.top))
+        local.insert(0, FolderEntry((), "folder", None, own))
     places = {entry.path: place for place, entry in enumerate(hashed)}
     differences = [
         changed
         for each in compare_folders(listed, local)
         if (changed := await _with_ranges(client, each, found, hashed, places)) is not None
     ]
-    skipped = [Skipped(*each) for each in hashed.skipped]
-    known = {each.segments[:count] for each in (*proven, *local) for count in range(len(each.segments) + 1)}
+    skipped = skipped_at(hashed, recorded.attributes)
+    known = {each.segments[:count] for each in (*proven.entries, *local) for count in range(len(each.segments) + 1)}
     others = {_below(path, each.file) for each in skipped} - known
     differences += [FolderDifference(segments, (None, "other")) for segments in others]
     left_out = [Skipped(*each) for each in found.left_out]
@@ -133,12 +139,14 @@ def _explaining(
     return []
 
 
-def _recorded(records: Iterable[Attributes], level: Level | None) -> Recorded:
+def _recorded(records: Sequence[Attributes], top: Attributes | None, level: Level | None) -> Recorded:
     """Which attributes a root records, as its records show. Without any, only names and bytes are compared."""
-    known = list(records)
+    known = [*records, *([top] if top is not None else [])]
     if level is None:
         level = "exec" if known else "none"
-        if any(each.mtime_ns is not None for each in known):
+        if top is not None:
+            level = "whole"
+        elif any(each.mtime_ns is not None for each in known):
             level = "all"
         elif any(each.size is not None or each.kind == "folder" for each in known):
             level = "no-times"
@@ -147,7 +155,8 @@ def _recorded(records: Iterable[Attributes], level: Level | None) -> Recorded:
     return Recorded(level, any(each.owner is not None for each in known), any(each.xattrs for each in known))
 
 
-def _entries(hashed: _core.HashedFolder, recorded: Recorded) -> list[FolderEntry]:
+def _entries(hashed: _core.HashedFolder, recorded: Recorded) -> tuple[list[FolderEntry], Attributes | None]:
+    """Return what a folder of this machine has, and what is known of the folder itself if that is recorded."""
     files = [
         (entry.path.split("/"), target)
         for place, entry in enumerate(hashed)
@@ -158,7 +167,8 @@ def _entries(hashed: _core.HashedFolder, recorded: Recorded) -> list[FolderEntry
         (name.split("/"), decode_attributes(target, record)) for name, target, record in records
     ]
     decoded.sort(key=lambda each: each[0])
-    return list(join_folder(sorted(files), decoded))
+    own = next((known for path, known in decoded if path == [RESERVED_NAME]), None)
+    return list(join_folder(sorted(files), decoded)), own
 
 
 async def _with_ranges(

@@ -47,6 +47,8 @@ _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _RIGHTS = stat.S_IRWXU
 """What its owner needs to list a folder and to change it."""
 
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
 
 Kind = Literal["file", "link", "folder", "other"]
 
@@ -257,7 +259,7 @@ class Rights:
     """Rights of this user to the user's own folders, which a restore needs and their modes do not give.
 
     They are given when they are needed, to the owner alone, and taken back in the end, also after an error: as a
-    context manager it takes back those that it has given.
+    context manager it takes back those that it has given. What others may no longer do then stays so.
 
     Args:
         top: The top folder.
@@ -326,7 +328,9 @@ class Rights:
                     descriptor = os.dup(cursor.folder)
                     try:
                         cursor.move(self._paths, self._paths.above[number])
-                        os.fchmod(descriptor, modes[number])
+                        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+                        others = modes[number] & ~(_OTHERS & ~mode)
+                        os.fchmod(descriptor, others | (mode & stat.S_ISVTX))
                     finally:
                         os.close(descriptor)
 
@@ -525,12 +529,13 @@ def set_extras(
         for number, entry in entries:
             check(1)
             kind = paths.kinds[number]
+            name = paths.names[number] or "."  # the top folder itself
             known = entry.attributes or _UNKNOWN
             if not ((extras.owners and known.owner) or (extras.has_xattrs and kind != "link")):
                 continue
             with reported_as_path(top, paths, number):
                 rights.enter(cursor, paths.above[number])
-                _set(cursor.folder, paths.names[number], (kind, inodes.get(number)), known, extras)
+                _set(cursor.folder, name, (kind, inodes.get(number)), known, extras)
             if extras.xattrs and kind != "link":
                 for name in known.xattrs.keys() - extras.restored(known.xattrs).keys():
                     left_out.setdefault(name, []).append(number)

@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 
 from coregw._core import Cid, Map, encode_attributes
 from coregw.client.folders.names import check_new_path
-from coregw.client.folders.paths import decoded_record, folder_tree
+from coregw.client.folders.paths import decoded_record, folder_record, folder_tree
 from coregw.client.sync import Client
 from coregw.errors import Conflict, InvalidInput, PathNotFound
 from coregw.folders.tree import ATTRIBUTES_PATH, RESERVED_NAME, FolderEntry, attributes_root
@@ -33,7 +33,7 @@ def change_folder(client: Client, root: str, files: Targets, records: Targets) -
         client: The client.
         root: The folder's root.
         files: Targets of files, and of nested maps.
-        records: Targets of attributes. Removing what has none changes nothing.
+        records: Targets of attributes; without a path, of the folder itself. Removing what has none changes nothing.
 
     Raises:
         InvalidInput: A path is reserved, or bound though it can't be that of a file, such as ``a/..``; or the folder's
@@ -44,12 +44,13 @@ def change_folder(client: Client, root: str, files: Targets, records: Targets) -
     for path in (*files, *records):
         if path[:1] == (RESERVED_NAME,):
             raise InvalidInput(f"{_shown(path)}: {RESERVED_NAME} is reserved", code="invalid_path")
-        if files.get(path) is not None or records.get(path) is not None:
+        if path and (files.get(path) is not None or records.get(path) is not None):
             check_new_path(path)
     (target,) = client.prove_keys(root, [ATTRIBUTES_PATH])
     known = attributes_root(root, target)
     suite = Cid(root).suite or "sha2-256"
     new: dict[Path, str | None] = dict(files)
+    records = {path or (RESERVED_NAME,): target for path, target in records.items()}
     after = _changed_records(client, known, suite, records)
     if after != known:
         new[ATTRIBUTES_PATH] = after
@@ -58,6 +59,8 @@ def change_folder(client: Client, root: str, files: Targets, records: Targets) -
 
 def put_tree(client: Client, root: str, path: Sequence[str], added: str, *, name: str | None = None) -> str:
     """Bind what another root has to a path of a folder, and return the new root. What is there is replaced or kept.
+
+    If a whole folder is put, what is recorded of that folder itself is recorded of the path.
 
     Args:
         client: The client.
@@ -77,7 +80,9 @@ def put_tree(client: Client, root: str, path: Sequence[str], added: str, *, name
     folders = {each[:length] for each in existing for length in range(len(base), len(each))}
     files: dict[Path, str | None] = {}
     records: dict[Path, str | None] = {}
-    for entry in folder_tree(client, added):
+    own = folder_record(client, added, ()) if name is None and existing.get(base) != "map" else None
+    top = [FolderEntry((), "folder", None, own)] if own is not None else []
+    for entry in (*top, *folder_tree(client, added)):
         if name is not None and entry.segments != (name,):
             continue
         at = base if name is not None else base + entry.segments

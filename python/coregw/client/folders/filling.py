@@ -73,6 +73,7 @@ class Filler:
 
     Attributes:
         outside: The paths of symbolic links that lead out of the tree and are not made.
+        top: What is recorded of the top folder itself.
         top_folders: Folders in the top folder whose attributes are not set, since they are moved.
     """
 
@@ -84,6 +85,7 @@ class Filler:
         progress: Callable[[int], None],
     ) -> None:
         self.outside: list[tuple[str, ...]] = []
+        self.top: Attributes | None = None
         self.top_folders: list[FolderEntry] = []
         self._client = client
         self._writer = writer
@@ -173,6 +175,10 @@ class Filler:
         maps: list[Nested[int]] = []
         others = self._writer.add_listed(listing, below)
         self._listed.send()
+        if below == TOP:
+            self.top = listing.top
+        elif (own := listing.top) is not None:
+            self._add_nested(below, own)
         for fields in others:
             entry = FolderEntry(*fields)
             if entry.kind == "link":
@@ -195,6 +201,14 @@ class Filler:
         while self._writer.has_enough:
             await self._fetched.wait()
         return maps
+
+    def _add_nested(self, folder: int, own: Attributes) -> None:
+        """Give the folder of a nested map what is recorded of the map itself. Idempotent."""
+        above, segments = self._maps[folder]
+        entry = FolderEntry(segments, "folder", None, own)
+        self._writer.add_folder((), *attributes_of(entry), below=folder)
+        if above == TOP and len(segments) == 1 and self._writer.is_moved:
+            self.top_folders = [*(each for each in self.top_folders if each.segments != segments), entry]
 
     async def _fetch(self) -> None:
         limit = self._client.settings.max_payload_bytes

@@ -21,6 +21,7 @@ from coregw.verify import CidLike
 __all__ = [
     "EntryCount",
     "FileLists",
+    "FolderPaths",
     "Nested",
     "Part",
     "PayloadSource",
@@ -102,6 +103,13 @@ class PlannedFile(NamedTuple):
         return total
 
 
+class FolderPaths(NamedTuple):
+    """What a folder has: what is recorded of itself, if anything is, and its paths."""
+
+    top: Attributes | None
+    entries: list[FolderEntry]
+
+
 class Signal:
     """Wakes the tasks that wait for something to change."""
 
@@ -123,8 +131,10 @@ class Signal:
         await self._event.wait()
 
 
-async def list_folder(client: PayloadSource, root: _core.Cid, *, xattrs: bool = True) -> list[FolderEntry]:
+async def list_folder(client: PayloadSource, root: _core.Cid, *, xattrs: bool = True) -> FolderPaths:
     """Return every path of a folder, those of nested maps included, which follow their parents.
+
+    What is recorded of a nested map itself comes before what the map above has recorded of its path.
 
     Args:
         client: The client to list with.
@@ -135,10 +145,13 @@ async def list_folder(client: PayloadSource, root: _core.Cid, *, xattrs: bool = 
         InvalidInput, ProofError, TooLarge: As `walk_folder`.
     """
     found: list[FolderEntry] = []
+    tops: dict[tuple[str, ...], Attributes] = {}
 
     async def take(listing: _core.FolderListing, base: tuple[str, ...]) -> Iterable[Nested[tuple[str, ...]]]:
         taken = [FolderEntry(base + fields[0], *fields[1:]) for fields in listing.take()]
         found.extend(taken)
+        if (own := listing.top) is not None:
+            tops[base] = own
         return [
             (entry.segments, len(entry.segments) - len(base), entry.target)
             for entry in taken
@@ -147,7 +160,12 @@ async def list_folder(client: PayloadSource, root: _core.Cid, *, xattrs: bool = 
 
     top: tuple[str, ...] = ()
     await walk_folder(client, root, top, take, xattrs=xattrs)
-    return found
+    if tops.keys() - {top}:
+        found = [
+            each._replace(attributes=tops.get(each.segments, each.attributes)) if each.kind == "map" else each
+            for each in found
+        ]
+    return FolderPaths(tops.get(top), found)
 
 
 async def walk_folder(client: PayloadSource, root: _core.Cid, top: B, take: Taken[B], *, xattrs: bool) -> None:

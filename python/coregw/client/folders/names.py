@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Final, Literal
 
 from coregw.errors import InvalidInput
@@ -12,6 +15,7 @@ from coregw.text import printable
 __all__ = [
     "INSIDE",
     "TOP",
+    "DestinationMaps",
     "FolderMaps",
     "Paths",
     "check_new_path",
@@ -180,3 +184,51 @@ def _names(target: bytes) -> list[str]:
     text = os.fsdecode(target)
     names = [name for name in text.split("/") if name not in ("", ".")]
     return [*reversed(names), "/"] if text.startswith("/") else [*reversed(names)]
+
+
+class DestinationMaps:
+    """What the folders of a destination have when a tree is restored: what the tree has, and beside it what is there.
+
+    Folders that the tree lacks get numbers after those of the tree.
+
+    Args:
+        top: The destination.
+        paths: The tree.
+        targets: The targets of its links.
+    """
+
+    def __init__(self, top: Path, paths: Paths, targets: Mapping[int, bytes]) -> None:
+        self.paths = paths
+        self._top = top
+        self._targets = targets
+        self._others: list[tuple[int, str]] = []
+        self._numbers: dict[tuple[int, str], int] = {}
+
+    def find(self, folder: int, name: str) -> int | bytes | None:
+        """Return what a name in a folder is, as `FolderMaps` has it."""
+        number = self.paths.find(folder, name)
+        if number is not None:
+            return self._targets.get(number, number if self.paths.kinds[number] == "folder" else None)
+        place = self._place(folder) / name
+        with suppress(OSError, ValueError):  # not there, or no name
+            mode = place.lstat().st_mode
+            if stat.S_ISLNK(mode):
+                return os.fsencode(place.readlink())
+            if stat.S_ISDIR(mode):
+                known = self._numbers.setdefault((folder, name), len(self.paths.names) + len(self._others))
+                if known == len(self.paths.names) + len(self._others):
+                    self._others.append((folder, name))
+                return known
+        return None
+
+    def above(self, folder: int) -> int:
+        """Return the number of the folder above one."""
+        other = folder - len(self.paths.names)
+        return self.paths.above[folder] if other < 0 else self._others[other][0]
+
+    def _place(self, folder: int) -> Path:
+        names: list[str] = []
+        while (other := folder - len(self.paths.names)) >= 0:
+            folder, name = self._others[other]
+            names.append(name)
+        return self._top.joinpath(*self.paths.path(folder), *reversed(names))

@@ -13,25 +13,43 @@ from coregw.client.operations.diff import REMEMBERED_BYTES
 from coregw.client.query import map_proof
 from coregw.client.sync import Client
 from coregw.errors import InvalidInput
-from coregw.folders.tree import ATTRIBUTES_PATH, FolderEntry, attributes_root, join_folder
+from coregw.folders.tree import ATTRIBUTES_PATH, RESERVED_NAME, FolderEntry, attributes_root, join_folder
 from coregw.text import printable
 
 __all__ = ["Place", "Places", "Records", "decoded_record", "folder_level", "folder_record", "folder_tree"]
 
 
 def folder_record(client: Client, root: str, path: Sequence[str]) -> Attributes | None:
-    """Return what is recorded of one path of a folder; None if that is nothing. Two requests.
+    """Return what is recorded of one path of a folder, or without a path of the folder itself. Two requests.
+
+    Returns:
+        None if nothing is recorded.
 
     Raises:
+        InvalidInput: A record contradicts the path (code ``invalid_path``).
         ProofError: An answer is not proven.
     """
-    known = _attributes_map(client, root)
-    target = client.query(map_proof(known, path)).value if known is not None else None
-    return None if target is None else decoded_record(client, target)
+    key = _record_key(tuple(path))
+    known = _attributes_map(client, root) if key is not None else None
+    target = client.query(map_proof(known, key)).value if known is not None and key is not None else None
+    return None if target is None else _checked(tuple(path), decoded_record(client, target))
+
+
+def _record_key(path: Path) -> Path | None:
+    """Return where a map of attributes has the record of a path; None if it can have none."""
+    return None if path == _TOP_RECORD else path or _TOP_RECORD
+
+
+def _checked(path: Path, record: Attributes) -> Attributes:
+    if not path and record.kind != "folder":
+        raise InvalidInput(f"{RESERVED_NAME}: it is reserved for the record of the folder itself", code="invalid_path")
+    return record
 
 
 def folder_tree(client: Client, root: str, prefix: Sequence[str] = ()) -> Iterator[FolderEntry]:
     """Yield every path of one map at and below `prefix`, in key order. Nested maps are not followed. O(entries).
+
+    The folder itself is not among them, whether anything is recorded of it or not; see `folder_record`.
 
     Raises:
         InvalidInput: The folder's two maps contradict each other (code ``invalid_path``).
@@ -73,6 +91,10 @@ def folder_level(client: Client, root: str, prefix: Sequence[str] = ()) -> Itera
             folders.add(entry.name)
         else:
             files[entry.name] = entry.target
+    if not base and RESERVED_NAME in records:
+        path: Path = (RESERVED_NAME,)
+        own_files = [(path, files[RESERVED_NAME])] if RESERVED_NAME in files else []
+        list(join_folder(own_files, [(path, records.pop(RESERVED_NAME))]))  # raises if it is not that of the folder
     if not base and not _has_more_than_attributes(client, root, files):
         folders.discard(ATTRIBUTES_PATH[0])
     for name in sorted(files.keys() | records.keys() | folders):
@@ -127,6 +149,9 @@ _MAX_LINKS: Final = 40
 _MAX_PLACES: Final = 100_000
 
 _PARENT: Final = ".."
+
+_TOP_RECORD: Final = (RESERVED_NAME,)
+"""Where a map of attributes has the record of the folder itself."""
 
 Path = tuple[str, ...]
 
@@ -191,8 +216,8 @@ class Places:
                 self._known.put((root.text, path), Place(root.text, path, target, None, records), 1)
 
     def record(self, place: Place) -> Attributes | None:
-        """Return what is recorded of the path of a place. At most one request."""
-        if place.record is not None or place.attributes is None or not place.inside:
+        """Return what is recorded of the path of a place, or of the map that it is. At most one request."""
+        if place.record is not None or place.attributes is None:
             return place.record
         return self._records(place.attributes, [place.inside]).get(place.inside)
 
@@ -248,10 +273,13 @@ class Places:
         return root, (), 0
 
     def _records(self, attributes: str, paths: Sequence[Path]) -> Mapping[Path, Attributes]:
+        keys = {path: key for path in paths if (key := _record_key(path)) is not None}
+        if not keys:
+            return {}
         found: dict[Path, Attributes] = {}
-        for path, target in zip(paths, self._client.prove_keys(attributes, paths), strict=True):
+        for path, target in zip(keys, self._client.prove_keys(attributes, [*keys.values()]), strict=True):
             if target is not None:
-                found[path] = self._shared.get(target)
+                found[path] = _checked(path, self._shared.get(target))
         return found
 
 

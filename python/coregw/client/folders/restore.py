@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -43,11 +43,11 @@ from coregw.client.folders.filling import (
     partial_folder,
 )
 from coregw.client.folders.listing import FileLists, PayloadSource, PlannedFile, list_folder, list_parts
-from coregw.client.folders.names import INSIDE, TOP, Paths, is_git, leads_outside, refused, refused_git
+from coregw.client.folders.names import INSIDE, TOP, DestinationMaps, Paths, is_git, leads_outside, refused, refused_git
 from coregw.concurrency import Check, in_stoppable_thread, in_thread
 from coregw.errors import InvalidInput
 from coregw.folders.caches import RestoreCache
-from coregw.folders.tree import FolderEntry, Skipped, survey
+from coregw.folders.tree import Attributes, FolderEntry, Skipped, survey
 from coregw.verify import CidLike
 
 __all__ = ["Deletion", "Extras", "Links", "RestorePlan", "Restored", "plan_restore", "restore_folder"]
@@ -330,6 +330,8 @@ class _Restore:
         self._states = states
         self._started = started or (lambda total: None)
         self._progress = progress or (lambda count: None)
+        self._top: Attributes | None = None
+        """What is recorded of the folder itself, once it is listed."""
 
     async def fill(self) -> Restored:
         """Write everything to a new or empty folder, at once."""
@@ -339,9 +341,11 @@ class _Restore:
         with _changeable(top):
             async with partial_folder(top, is_inside=existed) as partial:
                 done, folders = await self._fill(partial, is_moved=existed)
+                await in_thread(self._prepare_top, top if existed else partial.tree)
                 await in_thread(lambda: publish(partial.tree, top, existed=existed))
                 await in_thread(self._finish_top_folders, folders)
                 await in_thread(self._states.save, top, partial.now)
+        await in_thread(self._finish_top)
         return done
 
     async def _fill(self, partial: PartialFolder, *, is_moved: bool) -> tuple[Restored, list[FolderEntry]]:
@@ -357,6 +361,7 @@ class _Restore:
             filler = self._filler(writer)
             lists = FileLists(self._client, free)
             await filler.write_listed(self._root, lists, self._started, all_links=self._choices.links == "all")
+            self._top = filler.top
             done = Restored(writer.added[0], writer.written, skipped=self._skipped(filler.outside))
         return done, filler.top_folders
 
@@ -370,6 +375,7 @@ class _Restore:
             async with partial_folder(top, is_inside=True) as partial:
                 done, _ = await self._change(top, partial, named, delete=delete)
                 await in_thread(self._states.save, top, partial.now)
+        await in_thread(self._finish_top)
         return done
 
     async def plan(self, *, delete: Deletion | None) -> RestorePlan:
@@ -436,7 +442,8 @@ class _Restore:
         """List all names, and check them."""
         paths = Paths()
         named = _Named(paths, [], [], [])
-        for entry in await list_folder(self._client, self._root, xattrs=self._choices.extras.has_xattrs):
+        self._top, entries = await list_folder(self._client, self._root, xattrs=self._choices.extras.has_xattrs)
+        for entry in entries:
             if entry.segments[0] == INSIDE:
                 raise refused((INSIDE,), "is the name of the folder for incomplete files")
             if entry.kind == "file":
@@ -458,7 +465,9 @@ class _Restore:
         skipped: list[tuple[int, FolderEntry]] = []
         if self._choices.links == "inside":
             targets = {number: link_of(entry)[0] for number, entry in links}
-            links, skipped = await in_stoppable_thread(_split_links, links, _Maps(self._destination, paths, targets))
+            links, skipped = await in_stoppable_thread(
+                _split_links, links, DestinationMaps(self._destination, paths, targets)
+            )
         there.leave_out(number for number, _ in skipped)
         sizes = [file.size for file in files]
         self._started(None if None in sizes else sum(size or 0 for size in sizes))
@@ -529,6 +538,7 @@ class _Restore:
         tree, there, right, made, _ = changes
         paths = tree.paths
         numbers = {TOP: 0}
+        writer.add_folder((), self._top_mode(top), exists=True)
         for number, kind in enumerate(paths.kinds):
             if kind == "folder" and number != TOP:
                 above, name = numbers[paths.above[number]], paths.names[number]
@@ -598,6 +608,30 @@ class _Restore:
             self._progress(sum(file.size or 0 for file in matching))
         return right
 
+    def _top_mode(self, top: Path) -> int | None:
+        """Return the mode that the folder itself has while it is changed: no looser than in the end."""
+        mode, _ = self._attributes(FolderEntry((), "folder", None, self._top), top)
+        return None if mode is None else mode | stat.S_IRWXU
+
+    def _prepare_top(self, top: Path) -> None:
+        """Give a folder, before all content gets there at once, the mode that it has meanwhile."""
+        if self._top is None:
+            return
+        with closing(_core.FolderWriter(top)) as writer:
+            writer.add_folder((), self._top_mode(top), exists=True)
+            writer.finish()
+
+    def _finish_top(self) -> None:
+        """Set what is recorded of the folder itself: nothing in it changes after that."""
+        if self._top is None:
+            return
+        top, entry = self._destination, FolderEntry((), "folder", None, self._top)
+        with closing(_core.FolderWriter(top)) as writer:
+            writer.add_folder((), *self._attributes(entry, top), exists=True)
+            writer.finish()
+        if any(self._choices.extras):
+            set_extras(top, Paths(), [(TOP, entry)], {}, self._choices.extras)
+
     def _finish_top_folders(self, folders: Sequence[FolderEntry]) -> None:
         top = self._destination
         with closing(_core.FolderWriter(top)) as writer:
@@ -637,7 +671,7 @@ def _changeable(top: Path) -> Iterator[None]:
 
 
 def _split_links(
-    links: Iterable[tuple[int, FolderEntry]], maps: _Maps, check: Check
+    links: Iterable[tuple[int, FolderEntry]], maps: DestinationMaps, check: Check
 ) -> tuple[list[tuple[int, FolderEntry]], list[tuple[int, FolderEntry]]]:
     """Return the links that stay inside, and those that do not."""
     inside: list[tuple[int, FolderEntry]] = []
@@ -647,51 +681,3 @@ def _split_links(
         is_outside = leads_outside(maps.paths.above[number], link_of(entry)[0], (maps.find, maps.above))
         (outside if is_outside else inside).append((number, entry))
     return inside, outside
-
-
-class _Maps:
-    """What the folders of a destination have when a tree is restored: what the tree has, and beside it what is there.
-
-    Folders that the tree lacks get numbers after those of the tree.
-
-    Args:
-        top: The destination.
-        paths: The tree.
-        targets: The targets of its links.
-    """
-
-    def __init__(self, top: Path, paths: Paths, targets: Mapping[int, bytes]) -> None:
-        self.paths = paths
-        self._top = top
-        self._targets = targets
-        self._others: list[tuple[int, str]] = []
-        self._numbers: dict[tuple[int, str], int] = {}
-
-    def find(self, folder: int, name: str) -> int | bytes | None:
-        """Return what a name in a folder is, as `FolderMaps` has it."""
-        number = self.paths.find(folder, name)
-        if number is not None:
-            return self._targets.get(number, number if self.paths.kinds[number] == "folder" else None)
-        place = self._place(folder) / name
-        with suppress(OSError, ValueError):  # not there, or no name
-            mode = place.lstat().st_mode
-            if stat.S_ISLNK(mode):
-                return os.fsencode(place.readlink())
-            if stat.S_ISDIR(mode):
-                known = self._numbers.setdefault((folder, name), len(self.paths.names) + len(self._others))
-                if known == len(self.paths.names) + len(self._others):
-                    self._others.append((folder, name))
-                return known
-        return None
-
-    def above(self, folder: int) -> int:
-        """Return the number of the folder above one."""
-        other = folder - len(self.paths.names)
-        return self.paths.above[folder] if other < 0 else self._others[other][0]
-
-    def _place(self, folder: int) -> Path:
-        names: list[str] = []
-        while (other := folder - len(self.paths.names)) >= 0:
-            folder, name = self._others[other]
-            names.append(name)
-        return self._top.joinpath(*self.paths.path(folder), *reversed(names))

@@ -18,7 +18,7 @@ from coregw.client.settings import ClientSettings
 from coregw.client.transport.exchange import Answer, Call
 from coregw.errors import CoregwError, InvalidInput, TooLarge
 from coregw.folders.compare import MAX_COMPARED_ELEMENTS, FolderDifference, changed_ranges, compare_entries
-from coregw.folders.tree import ATTRIBUTES_PATH, Attributes, FolderEntry
+from coregw.folders.tree import ATTRIBUTES_PATH, RESERVED_NAME, Attributes, FolderEntry
 from coregw.verify import CidLike, PathLike
 
 __all__ = ["REMEMBERED_BYTES", "Difference", "differences", "folder_differences"]
@@ -90,8 +90,12 @@ def folder_differences(
             path = min(tuple(each.segments) for each in (file, record) if each is not None)
             here = file if file is not None and tuple(file.segments) == path else None
             beside = record if record is not None and tuple(record.segments) == path else None
-            found = yield from _compared(settings, path, (here, beside), shared)
-            if found is not None:
+            if beside is not None and path == (RESERVED_NAME,):
+                found = yield from _compared_tops(settings, beside, shared)
+                here = None
+            else:
+                found = yield from _compared(settings, path, (here, beside), shared)
+            if found is not None and (found.segments or not segments_of(prefix)):
                 yield StreamItem(found)
             if here is not None:
                 file = yield from _next(files)
@@ -167,6 +171,20 @@ def _compared(
         return found
     ranges = tuple(changed_ranges(before, after))
     return FolderDifference(path, found.kinds, found.before, found.after, found.attributes, ranges)
+
+
+def _compared_tops(
+    settings: ClientSettings, record: Difference, shared: WeighedCache[Attributes]
+) -> Steps[FolderDifference | None]:
+    """Return the difference of the folders themselves, given that of their records."""
+    sides: list[FolderEntry] = []
+    for target in (record.before, record.after):
+        known = None if target is None else (yield from _decoded(settings, target, shared))
+        if known is not None and known.kind != "folder":
+            why = "it is reserved for the record of the folder itself"
+            raise InvalidInput(f"{RESERVED_NAME}: {why}", code="invalid_path")
+        sides.append(FolderEntry((), "folder", None, known))
+    return compare_entries(*sides)
 
 
 def _entry(path: tuple[str, ...], target: str | None, known: Attributes | None, has_file: bool) -> FolderEntry | None:

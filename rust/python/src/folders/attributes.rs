@@ -6,6 +6,7 @@ use std::sync::Arc;
 use core::{InputCode, SUM_LIMIT};
 use coregw_core as core;
 use coregw_folders::attributes::MODE_BITS;
+use coregw_folders::join::is_top;
 use coregw_folders::{Attributes, Entry, FolderEntry, FolderJoin, PathKind};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
@@ -174,7 +175,8 @@ pub(crate) fn entry_tuple<'py>(
 ///
 /// Args:
 ///     files: Paths and targets of the folder's map, in key order, as it is listed. The reserved path is left out.
-///     records: Paths and attributes of the map of attributes, in key order.
+///     records: Paths and attributes of the map of attributes, in key order. That of the folder itself, at the reserved
+///         name, is left out.
 ///
 /// Returns:
 ///     An iterator over every path once, in key order: tuples of segments, kind, target and attributes. It asks for
@@ -208,21 +210,30 @@ impl JoinedFolder {
     }
 
     fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<EntryTuple<'py>>> {
-        while self.join.waiting().0 == 0 && self.files.is_some() {
-            let next = next_of(py, &mut self.files)?;
-            let page = next.map(|(path, target): (Items<String>, CidLike)| (path.0, target.0));
-            call(|| self.join.add_files(page.into_iter().collect(), self.files.is_some()))?;
-        }
-        if self.join.waiting().1 == 0 && self.records.is_some() {
-            let next = next_of(py, &mut self.records)?;
-            let page = next.map(|(path, attributes): (Items<String>, Bound<'_, PyAny>)| {
-                let known = Attributes { entry: entry_of(&attributes)?, ..Attributes::default() };
-                self.attributes.push_back(attributes.unbind());
-                PyResult::Ok((path.0, Arc::new(known)))
-            });
-            self.join.add_decoded(page.transpose()?.into_iter().collect(), self.records.is_some());
-        }
-        let Some(entry) = call(|| self.join.next_entry())? else { return Ok(None) };
+        let entry = loop {
+            while self.join.waiting().0 == 0 && self.files.is_some() {
+                let next = next_of(py, &mut self.files)?;
+                let page = next.map(|(path, target): (Items<String>, CidLike)| (path.0, target.0));
+                call(|| self.join.add_files(page.into_iter().collect(), self.files.is_some()))?;
+            }
+            if self.join.waiting().1 == 0 && self.records.is_some() {
+                let next = next_of(py, &mut self.records)?;
+                let page = next.map(|(path, attributes): (Items<String>, Bound<'_, PyAny>)| {
+                    let known = Attributes { entry: entry_of(&attributes)?, ..Attributes::default() };
+                    if !is_top(&path.0) {
+                        self.attributes.push_back(attributes.unbind());
+                    }
+                    PyResult::Ok((path.0, Arc::new(known)))
+                });
+                self.join.add_decoded(page.transpose()?.into_iter().collect(), self.records.is_some());
+            }
+            match call(|| self.join.next_entry())? {
+                Some(entry) => break entry,
+                // The record of the folder itself was the last one that had come.
+                None if self.files.is_some() || self.records.is_some() => {}
+                None => return Ok(None),
+            }
+        };
         let attributes = entry.attributes.as_ref().and_then(|_| self.attributes.pop_front());
         entry_tuple(py, entry, attributes.map(|attributes| attributes.into_bound(py))).map(Some)
     }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use core::Suite;
 use coregw_core as core;
-use coregw_folders::FolderRoots;
 use coregw_folders::entries::EntryKind;
 use coregw_folders::hashed::{Hashed, Recorded, Totals};
 use coregw_folders::reading::{self, Chunks};
+use coregw_folders::{FolderRoots, RESERVED_NAME};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -154,6 +154,12 @@ impl HashedFolder {
         pairs(&self.hashed.all_skips())
     }
 
+    /// What could not be recorded of the folder itself, as `skipped`, where that has a record.
+    #[getter]
+    fn top_skipped(&self) -> Vec<(PathBuf, String)> {
+        pairs(self.hashed.top_skips())
+    }
+
     /// Return the target of an entry of the survey as text; None if it is not a file, or was skipped. O(1).
     ///
     /// Args:
@@ -181,7 +187,7 @@ impl HashedFolder {
     /// Return the root of the folder's map, and that of the map of attributes (protocol section 7). O(entries).
     ///
     /// Args:
-    ///     attributes: What is recorded: ``all``, ``no-times``, ``exec`` or ``none``.
+    ///     attributes: What is recorded: ``whole``, ``all``, ``no-times``, ``exec`` or ``none``.
     ///     owner: Whether the numeric ids of owner and group are recorded; not with ``exec`` and ``none``.
     ///
     /// Returns:
@@ -198,6 +204,8 @@ impl HashedFolder {
 
     /// Return the records of the map of attributes: path, target, and the record's bytes. O(entries).
     ///
+    /// That of the folder itself, at the reserved name, comes first.
+    ///
     /// Args:
     ///     attributes: As for `roots`.
     ///     owner: As for `roots`.
@@ -209,6 +217,9 @@ impl HashedFolder {
         let recorded = call(|| Recorded::new(attributes, owner))?;
         let entries = &self.hashed.survey.entries;
         let mut records = Vec::new();
+        if let Some(record) = call(|| self.hashed.top_record(recorded))? {
+            records.push((RESERVED_NAME.to_owned(), text(py, &record.target), PyBytes::new(py, &record.bytes)));
+        }
         for index in 0..entries.count() {
             if let Some(record) = call(|| self.hashed.record(index, recorded))? {
                 let path = entries.path(index).to_string_lossy().into_owned();

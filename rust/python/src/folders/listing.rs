@@ -117,6 +117,13 @@ impl FolderListing {
         missing.iter().map(|target| text(py, target)).collect()
     }
 
+    /// What is recorded of the folder itself: an `Attributes`. None without a record, and until it is joined.
+    #[getter]
+    fn top<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let known = self.attached(py).join().top().map(Arc::clone);
+        known.map(|known| to_python(py, &known)).transpose()
+    }
+
     /// Supply a record that is a payload, whose bytes are verified.
     ///
     /// Raises:

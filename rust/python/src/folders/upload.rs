@@ -241,7 +241,7 @@ impl FolderUpload {
     /// Return the root of the folder's map, and that of the map of attributes, as `HashedFolder.roots` does.
     ///
     /// Args:
-    ///     attributes: What is recorded: ``all``, ``no-times``, ``exec`` or ``none``.
+    ///     attributes: What is recorded: ``whole``, ``all``, ``no-times``, ``exec`` or ``none``.
     ///     owner: Whether the numeric ids of owner and group are recorded; not with ``exec`` and ``none``.
     ///
     /// Raises:
@@ -359,6 +359,13 @@ impl FolderUpload {
     #[getter]
     fn skipped(&self, py: Python<'_>) -> PyResult<Vec<(PathBuf, String)>> {
         let skips = detach::run(py, Work::Unbounded, || Ok(self.reading.hashed().all_skips()))?;
+        Ok(pairs(&skips))
+    }
+
+    /// What could not be recorded of the folder itself, as `skipped`, where that has a record.
+    #[getter]
+    fn top_skipped(&self, py: Python<'_>) -> PyResult<Vec<(PathBuf, String)>> {
+        let skips = detach::run(py, Work::Unbounded, || Ok(self.reading.hashed().top_skips().to_vec()))?;
         Ok(pairs(&skips))
     }
 }
