@@ -99,7 +99,7 @@ class Control:
         return answer
 
     def run(self, path: str, body: object = None, show: ShowProgress | None = None) -> dict[str, Any]:
-        """Run a long operation, and return its result.
+        """Run a job, and return its result.
 
         Args:
             path: The maintenance route, such as ``flush``.
@@ -108,7 +108,7 @@ class Control:
 
         Raises:
             CoregwError: What the gateway reports, as the class of its code.
-            Unavailable: If the gateway ends before the operation does.
+            Unavailable: If the gateway ends before the job does.
         """
         response = self._request("POST", path, body)
         try:

@@ -21,7 +21,7 @@ from coregw.engine import Engine
 from coregw.errors import CoregwError
 from coregw.gateway.context import Gateway
 from coregw.gateway.http.server import HttpServer
-from coregw.gateway.jobs import EndedOperations, Operations
+from coregw.gateway.jobs import EndedJobs, Jobs
 from coregw.gateway.logs import dropped_lines
 from coregw.gateway.metrics import Sample, Source, Sums, number, request_samples, spread
 from coregw.messages.management import GarbageCollected
@@ -35,7 +35,7 @@ __all__ = [
     "WorkerReports",
     "database_samples",
     "engine_source",
-    "operation_samples",
+    "job_samples",
     "own_samples",
     "process_samples",
     "report_forever",
@@ -149,23 +149,23 @@ class WorkerReports:
         yield number("coregw_worker_exits_total", self._exits)
 
 
-def operation_samples(operations: Operations) -> Iterator[Sample]:
-    """Yield the samples of the operations in progress, and of those that have ended."""
-    for running in operations.running():
-        yield number("coregw_operations", 1, running.kind)
+def job_samples(jobs: Jobs) -> Iterator[Sample]:
+    """Yield the samples of the jobs in progress, and of those that have ended."""
+    for running in jobs.running():
+        yield number("coregw_jobs", 1, running.kind)
         progress = running.progress
         if progress is not None and progress.total:
-            yield number("coregw_operation_progress_ratio", progress.done / progress.total, running.kind)
-    for kind, ended in operations.ended.items():
+            yield number("coregw_job_progress_ratio", progress.done / progress.total, running.kind)
+    for kind, ended in jobs.ended.items():
         for outcome, count in ended.counts.items():
-            yield number("coregw_operations_ended_total", count, kind, outcome)
+            yield number("coregw_jobs_ended_total", count, kind, outcome)
         for outcome, seconds in ended.times.items():
-            yield number("coregw_operation_end_timestamp_seconds", seconds, kind, outcome)
+            yield number("coregw_job_end_timestamp_seconds", seconds, kind, outcome)
         yield from _garbage_samples(ended)
         yield from _check_samples(ended)
 
 
-def _garbage_samples(ended: EndedOperations) -> Iterator[Sample]:
+def _garbage_samples(ended: EndedJobs) -> Iterator[Sample]:
     """Yield what the last garbage collection, or dry run, has left and removed."""
     found = ended.result
     if isinstance(found, GarbageCollected):
@@ -174,7 +174,7 @@ def _garbage_samples(ended: EndedOperations) -> Iterator[Sample]:
             yield number("coregw_garbage_removed_bytes", 0 if found.dry_run else size, table)
 
 
-def _check_samples(ended: EndedOperations) -> Iterator[Sample]:
+def _check_samples(ended: EndedJobs) -> Iterator[Sample]:
     """Yield what the last check of the store found."""
     found = ended.result
     if isinstance(found, CheckResult):

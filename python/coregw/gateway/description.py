@@ -49,7 +49,7 @@ class Description:
         request: The request body, or None.
         streamed: Another media type of the request body, whose examples are text; empty for none.
         answer: The body of a success, or None.
-        result: The result of a long operation, whose response is JSON lines (`coregw.gateway.jobs`).
+        result: The result of a job, whose response is JSON lines (`coregw.gateway.jobs`).
         structs: Structs that `request` or `answer` refer to by name, besides their fields' types.
         is_body_required: Whether the request must have a body, if it may have one.
         codes: Error codes besides those that every route has.

@@ -1,7 +1,7 @@
-"""Long operations of a running gateway: at most one of each kind at a time, progress as JSON lines, cancellation.
+"""Jobs of a running gateway, which take long: at most one of each kind at a time, progress as JSON lines, cancellation.
 
-The response to a long operation is ``application/x-ndjson``: lines ``{"progress": {...}}``, at least one a second, then
-one line ``{"result": {...}}`` or ``{"error": {...}}``. If the client closes the connection, the operation is cancelled:
+The response to a job is ``application/x-ndjson``: lines ``{"progress": {...}}``, at least one a second, then
+one line ``{"result": {...}}`` or ``{"error": {...}}``. If the client closes the connection, the job is cancelled:
 it gets an `asyncio.CancelledError` where it awaits next, as any task.
 """
 
@@ -29,23 +29,23 @@ from coregw.text import encode_json
 if TYPE_CHECKING:
     from litestar.types import HTTPScope
 
-__all__ = ["EndedOperations", "Operation", "Operations", "Outcome", "RunningOperation"]
+__all__ = ["EndedJobs", "Job", "Jobs", "Outcome", "RunningJob"]
 
-Operation = Callable[[ProgressCallback], Awaitable[msgspec.Struct]]
-"""A long operation: reports its progress and returns its result. It may be cancelled wherever it awaits."""
+Job = Callable[[ProgressCallback], Awaitable[msgspec.Struct]]
+"""A job: reports its progress and returns its result. It may be cancelled wherever it awaits."""
 
 logger = logging.getLogger("coregw.management")
 
 _STARTING: Final = Progress(step="starting")
-"""The report of an operation that has not reported anything yet."""
+"""The report of a job that has not reported anything yet."""
 
 _PAUSE_SECONDS: Final = 0.1
 _HEARTBEAT_SECONDS: Final = 1.0
 """A line is sent at least this often, so that a closed connection is noticed."""
 
 
-class RunningOperation(msgspec.Struct, frozen=True, kw_only=True):
-    """An operation in progress.
+class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job in progress.
 
     Attributes:
         kind: Its kind, such as ``gc``.
@@ -59,7 +59,7 @@ class RunningOperation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(StrEnum):
-    """How an operation ended."""
+    """How a job ended."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -67,8 +67,8 @@ class Outcome(StrEnum):
 
 
 @dataclass(slots=True)
-class EndedOperations:
-    """The operations of one kind that have ended.
+class EndedJobs:
+    """The jobs of one kind that have ended.
 
     Attributes:
         counts: Their number by outcome.
@@ -81,67 +81,67 @@ class EndedOperations:
     result: msgspec.Struct | None = None
 
 
-class Operations:
-    """The long operations of one gateway. For tasks of one event loop.
+class Jobs:
+    """The jobs of one gateway. For tasks of one event loop.
 
     Attributes:
         ended: What has ended, by kind.
     """
 
     def __init__(self) -> None:
-        self.ended: dict[str, EndedOperations] = {}
+        self.ended: dict[str, EndedJobs] = {}
         self._running: dict[str, _Running] = {}
         self._is_closed = False
 
-    def running(self) -> list[RunningOperation]:
-        """Return the operations in progress, the oldest first."""
+    def running(self) -> list[RunningJob]:
+        """Return the jobs in progress, the oldest first."""
         return [each.describe() for each in self._running.values()]
 
-    async def run(self, kind: str, operation: Operation) -> msgspec.Struct:
-        """Run an operation to its end without a client, and return its result. The caller logs how it ended.
+    async def run(self, kind: str, job: Job) -> msgspec.Struct:
+        """Run a job to its end without a client, and return its result. The caller logs how it ended.
 
         Raises:
-            Unavailable: If an operation of this kind is in progress, or the gateway is shutting down.
+            Unavailable: If a job of this kind is in progress, or the gateway is shutting down.
         """
-        running = self._start(kind, operation, is_logged=False)
+        running = self._start(kind, job, is_logged=False)
         try:
             return await running.task
         finally:
             await running.end()
 
-    def stream(self, scope: HTTPScope, kind: str, operation: Operation) -> Reply:
-        """Start an operation, and return the response that streams its progress and its result.
+    def stream(self, scope: HTTPScope, kind: str, job: Job) -> Reply:
+        """Start a job, and return the response that streams its progress and its result.
 
         Args:
             scope: The ASGI scope of the request.
-            kind: Names the operation: another of the same kind cannot start before it has ended.
-            operation: The operation.
+            kind: Names the job: another of the same kind cannot start before it has ended.
+            job: The job.
 
         Raises:
-            Unavailable: If an operation of this kind is in progress, or the gateway is shutting down.
+            Unavailable: If a job of this kind is in progress, or the gateway is shutting down.
         """
-        lines = self._lines(scope, self._start(kind, operation, is_logged=True))
+        lines = self._lines(scope, self._start(kind, job, is_logged=True))
         return Reply(lines, media_type="application/x-ndjson", headers={"Cache-Control": "no-store"})
 
     async def close(self) -> None:
-        """Cancel the operations in progress and wait until they have ended; no more can start. Idempotent."""
+        """Cancel the jobs in progress and wait until they have ended; no more can start. Idempotent."""
         self._is_closed = True
         for running in list(self._running.values()):
             await running.end()
 
-    def _start(self, kind: str, operation: Operation, *, is_logged: bool) -> _Running:
+    def _start(self, kind: str, job: Job, *, is_logged: bool) -> _Running:
         if self._is_closed:
             raise Unavailable("the gateway is shutting down")
         if kind in self._running:
             raise Unavailable(f"{kind} is in progress already; wait until it has ended")
-        running = _Running(kind, operation)
+        running = _Running(kind, job)
         self._running[kind] = running
         running.task.add_done_callback(partial(self._note_end, kind, is_logged))
         return running
 
     def _note_end(self, kind: str, is_logged: bool, task: asyncio.Task[msgspec.Struct]) -> None:
         del self._running[kind]
-        ended = self.ended.setdefault(kind, EndedOperations())
+        ended = self.ended.setdefault(kind, EndedJobs())
         if task.cancelled():
             outcome, text = Outcome.CANCELLED, "was cancelled"
         elif (error := task.exception()) is not None:
@@ -179,26 +179,26 @@ class Operations:
 
 
 class _Running:
-    """An operation in progress, in a task of its own."""
+    """A job in progress, in a task of its own."""
 
-    def __init__(self, kind: str, operation: Operation) -> None:
+    def __init__(self, kind: str, job: Job) -> None:
         self.kind = kind
         self.progress: Progress | None = None
         self._began = time.monotonic()
-        self.task = asyncio.get_running_loop().create_task(self._run(operation))
+        self.task = asyncio.get_running_loop().create_task(self._run(job))
 
-    async def _run(self, operation: Operation) -> msgspec.Struct:
-        return await operation(self._report)
+    async def _run(self, job: Job) -> msgspec.Struct:
+        return await job(self._report)
 
     def _report(self, progress: Progress) -> None:
         self.progress = progress
 
-    def describe(self) -> RunningOperation:
+    def describe(self) -> RunningJob:
         seconds = round(time.monotonic() - self._began, 3)
-        return RunningOperation(kind=self.kind, seconds=seconds, progress=self.progress)
+        return RunningJob(kind=self.kind, seconds=seconds, progress=self.progress)
 
     async def end(self) -> None:
-        """Cancel the operation if it is in progress, and wait until it has ended."""
+        """Cancel the job if it is in progress, and wait until it has ended."""
         self.task.cancel()
         await asyncio.wait([self.task])
         if not self.task.cancelled():

@@ -22,7 +22,7 @@ from coregw.gateway.context import Gateway
 from coregw.gateway.description import DESCRIPTION, Description
 from coregw.gateway.http.replies import Reply, json_reply
 from coregw.gateway.http.requests import query_parameters
-from coregw.gateway.jobs import Operation, Operations, RunningOperation
+from coregw.gateway.jobs import Job, Jobs, RunningJob
 from coregw.gateway.metrics import Source
 from coregw.gateway.stores import shared_variables
 from coregw.messages import Message, decode, encode
@@ -60,7 +60,7 @@ class Management:
 
     Attributes:
         gateway: The engine over the store, the settings of the whole gateway, and the reader of request bodies.
-        operations: The long operations in progress.
+        jobs: The jobs in progress.
         addresses: Where the management server listens.
         urls: Where clients are served, once they are.
         sources: The sources of the metrics of this process.
@@ -69,7 +69,7 @@ class Management:
     """
 
     gateway: Gateway
-    operations: Operations = field(default_factory=Operations)
+    jobs: Jobs = field(default_factory=Jobs)
     addresses: list[str] = field(default_factory=list)
     urls: list[str] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
@@ -156,7 +156,7 @@ async def backup(request: Request[Any, Any, Any]) -> Reply:
     async def run(report: ProgressCallback) -> BackedUp:
         return await back_up(store, destination, asked.keep, report, adopt=asked.adopt)
 
-    return management.operations.stream(request.scope, "backup", run)
+    return management.jobs.stream(request.scope, "backup", run)
 
 
 class Flushed(Message, frozen=True, kw_only=True):
@@ -184,7 +184,7 @@ async def flush(request: Request[Any, Any, Any]) -> Reply:
         await store.flush()
         return Flushed()
 
-    return management.operations.stream(request.scope, "flush", run)
+    return management.jobs.stream(request.scope, "flush", run)
 
 
 @post(
@@ -211,7 +211,7 @@ async def fsck(request: Request[Any, Any, Any]) -> Reply:
     async def run(report: ProgressCallback) -> CheckResult:
         return await check_in_process(data, asked.bytes_per_second, report, shared_variables(settings))
 
-    return management.operations.stream(request.scope, "fsck", run)
+    return management.jobs.stream(request.scope, "fsck", run)
 
 
 logger = logging.getLogger("coregw.gc")
@@ -242,7 +242,7 @@ async def gc(request: Request[Any, Any, Any]) -> Reply:
     management = Management.of(request)
     async with management.gateway.bodies.whole(request.scope, request.receive, _MAX_COLLECT_BYTES) as body:
         asked = decode(body, CollectRequest) if body else CollectRequest()
-    return management.operations.stream(request.scope, "gc", _collecting(management, asked))
+    return management.jobs.stream(request.scope, "gc", _collecting(management, asked))
 
 
 @route(
@@ -297,8 +297,8 @@ async def run_on_schedule(management: Management) -> None:
     while True:
         await asyncio.sleep(seconds)
         try:
-            operation = _collecting(management, CollectRequest())
-            result = cast("GarbageCollected", await management.operations.run("gc", operation))
+            job = _collecting(management, CollectRequest())
+            result = cast("GarbageCollected", await management.jobs.run("gc", job))
         except CoregwError as error:
             logger.error("no garbage was collected: %s", error)
         except Exception:
@@ -315,7 +315,7 @@ async def run_on_schedule(management: Management) -> None:
             logger.info("collected garbage in %.1f s: %s; %d bytes on disk", result.seconds, removed, result.disk_bytes)
 
 
-def _collecting(management: Management, asked: CollectRequest) -> Operation:
+def _collecting(management: Management, asked: CollectRequest) -> Job:
     settings, store = management.gateway.settings, management.collectable
     grace = settings.gc_grace_seconds if asked.grace_seconds is None else asked.grace_seconds
     revisions = settings.gc_revisions if asked.revisions is None else asked.revisions
@@ -376,7 +376,7 @@ async def heal(request: Request[Any, Any, Any]) -> Reply:
     async def run(report: ProgressCallback) -> HealResult:
         return await restore(management.gateway.engine, directory, report)
 
-    return management.operations.stream(request.scope, "heal", run)
+    return management.jobs.stream(request.scope, "heal", run)
 
 
 class Status(Message, frozen=True, kw_only=True):
@@ -393,7 +393,7 @@ class Status(Message, frozen=True, kw_only=True):
         healthy: Whether the store can be read and written.
         urls: Where clients are served; empty until they are.
         addresses: Where the management server listens.
-        operations: The long operations in progress.
+        jobs: The jobs in progress.
     """
 
     version: str
@@ -406,7 +406,7 @@ class Status(Message, frozen=True, kw_only=True):
     healthy: bool
     urls: list[str]
     addresses: list[str]
-    operations: list[RunningOperation]
+    jobs: list[RunningJob]
 
 
 @route(
@@ -414,7 +414,7 @@ class Status(Message, frozen=True, kw_only=True):
     http_method=["GET", "HEAD"],
     opt={
         DESCRIPTION: Description(
-            "Version, processes, addresses, and the long operations in progress.",
+            "Version, processes, addresses, and the jobs in progress.",
             answer=Status,
             codes=("unauthorized",),
         )
@@ -437,7 +437,7 @@ async def status(request: Request[Any, Any, Any]) -> Reply:
         healthy=await management.gateway.engine.healthy(),
         urls=management.urls,
         addresses=management.addresses,
-        operations=management.operations.running(),
+        jobs=management.jobs.running(),
     )
     return json_reply(encode(answer), headers={"Cache-Control": "no-store"})
 

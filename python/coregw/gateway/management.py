@@ -27,7 +27,7 @@ from coregw.errors import CoregwError, Unavailable
 from coregw.gateway import maintenance
 from coregw.gateway.access import AccessToken
 from coregw.gateway.app import Guarded
-from coregw.gateway.collectors import database_samples, engine_source, operation_samples, own_samples, store_samples
+from coregw.gateway.collectors import database_samples, engine_source, job_samples, own_samples, store_samples
 from coregw.gateway.context import Gateway
 from coregw.gateway.control import control_file, listen_for_control
 from coregw.gateway.description import DESCRIPTION, Description
@@ -97,7 +97,7 @@ async def _state_samples(management: Management) -> Iterator[Sample]:
         [
             number("coregw_ready", float(not obstacles)),
             number("coregw_info", 1, __version__),
-            *operation_samples(management.operations),
+            *job_samples(management.jobs),
         ]
     )
 
@@ -153,7 +153,7 @@ async def serve_management(
                 )
                 await stack.enter_async_context(_serving(local, control.socket, app))
                 management.addresses.append(control.address)
-        stack.push_async_callback(management.operations.close)
+        stack.push_async_callback(management.jobs.close)
         if settings.gc_seconds:
             collecting = asyncio.create_task(maintenance.run_on_schedule(management))
             stack.callback(collecting.cancel)

@@ -270,7 +270,7 @@ MANAGEMENT: Final = """\
 The management of a gateway: health, metrics, published roots, and maintenance. On the control socket all routes need
 the token in the data directory; by TCP those below `/admin` need that of the administration, or do not exist.
 
-A long operation responds with JSON lines: `{"progress": {…}}` at least once a second, then `{"result": {…}}` or
+A job responds with JSON lines: `{"progress": {…}}` at least once a second, then `{"result": {…}}` or
 `{"error": {…}}`. Closing the connection cancels it. One of each kind runs at a time; another is a 503 `unavailable`.
 
 Every error of every route has the body `ErrorBody` and `Cache-Control: no-store`."""
@@ -441,7 +441,7 @@ _TAGS: Final = {
     ),
     "status": (
         re.compile(r"/admin/v1/maintenance/status"),
-        "Status of the gateway: its processes, its store, and the long operations in progress.",
+        "Status of the gateway: its processes, its store, and the jobs in progress.",
     ),
     "admin": (
         re.compile(r"/admin"),
@@ -609,7 +609,7 @@ def _content(body: Body, examples: Mapping[str, Mapping[str, Any]]) -> dict[str,
 
 
 def _lines(result: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the schema of a line of a long operation's response."""
+    """Return the schema of a line of a job's response."""
     members: dict[str, type[msgspec.Struct]] = {"progress": Progress, "result": result, "error": ErrorBody}
     return {
         "oneOf": [

@@ -49,7 +49,7 @@ def test_damage_is_printed_and_counted_in_metrics(tmp_path: Path, workers: int) 
         assert checked.stdout.splitlines()[-1].startswith("damaged: ")
         text = metrics(tmp_path)
     assert 'coregw_fsck_findings{kind="damaged_payloads"} 1' in text
-    assert 'coregw_operations_ended_total{kind="fsck",outcome="succeeded"} 1' in text
+    assert 'coregw_jobs_ended_total{kind="fsck",outcome="succeeded"} 1' in text
     assert list(tmp_path.glob("fsck-*")) == []
 
 

@@ -1,4 +1,4 @@
-"""The management server: its control socket and its TCP address, who may use what there, and long operations."""
+"""The management server: its control socket and its TCP address, who may use what there, and jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from coregw.engine import Engine
 from coregw.errors import InvalidInput, Unavailable
 from coregw.gateway.control import control_file
 from coregw.gateway.http.replies import Reply
-from coregw.gateway.jobs import Operations, Outcome
+from coregw.gateway.jobs import Jobs, Outcome
 from coregw.gateway.management import serve_management
 from coregw.gateway.settings import Settings
 from coregw.messages.management import Progress, ProgressCallback
@@ -180,7 +180,7 @@ def test_a_management_address_may_be_ipv6() -> None:
     assert Settings(management_address="[::1]:9090").management_host_and_port == ("::1", 9090)
 
 
-# --- long operations --------------------------------------------------------------------------------------------------
+# --- jobs ------------------------------------------------------------------------------------------------------------
 
 
 class Counted(msgspec.Struct):
@@ -206,7 +206,7 @@ def test_an_operation_streams_its_newest_progress_and_a_heartbeat() -> None:
             return Counted(1000)
 
         lines = []
-        reply = Operations().stream(SCOPE, "count", operation)
+        reply = Jobs().stream(SCOPE, "count", operation)
         assert not isinstance(reply.body, bytes)
         async with asyncio.timeout(60):
             async for line in reply.body:
@@ -231,11 +231,11 @@ def test_the_end_of_an_operation_is_logged_if_an_operator_requested_it(
         return Counted(1)
 
     async def run() -> None:
-        operations = Operations()
+        jobs = Jobs()
         with contextlib.suppress(InvalidInput):
-            await operations.run("gc", operation)
+            await jobs.run("gc", operation)
         assert not caplog.messages  # its caller knows whether it has failed before
-        reply = operations.stream(SCOPE, "fsck", operation)
+        reply = jobs.stream(SCOPE, "fsck", operation)
         assert not isinstance(reply.body, bytes)
         async for _ in reply.body:
             pass
@@ -250,32 +250,32 @@ def test_a_failed_operation_ends_with_its_error_and_another_may_start() -> None:
         raise InvalidInput("nothing to count")
 
     async def run() -> None:
-        operations = Operations()
+        jobs = Jobs()
         for _ in range(2):
-            (line,) = await lines_of(operations.stream(SCOPE, "count", fail))
+            (line,) = await lines_of(jobs.stream(SCOPE, "count", fail))
             assert line == {"error": {"error": "invalid_request", "message": "nothing to count"}}
-        assert operations.running() == []
+        assert jobs.running() == []
 
     asyncio.run(run())
 
 
 def test_two_operations_of_one_kind_do_not_run_at_once() -> None:
     async def run() -> None:
-        operations = Operations()
+        jobs = Jobs()
         waiting = asyncio.Event()
 
         async def wait(_: ProgressCallback) -> Counted:
             await waiting.wait()
             return Counted(1)
 
-        first = operations.stream(SCOPE, "wait", wait)
-        assert [each.kind for each in operations.running()] == ["wait"]
+        first = jobs.stream(SCOPE, "wait", wait)
+        assert [each.kind for each in jobs.running()] == ["wait"]
         with pytest.raises(Unavailable, match="wait is in progress already"):
-            operations.stream(SCOPE, "wait", wait)
+            jobs.stream(SCOPE, "wait", wait)
         with pytest.raises(Unavailable, match="wait is in progress already"):
-            await operations.run("wait", wait)
+            await jobs.run("wait", wait)
         waiting.set()
-        assert await operations.run("another", wait) == Counted(1)
+        assert await jobs.run("another", wait) == Counted(1)
         assert (await lines_of(first))[-1] == {"result": {"count": 1}}
 
     asyncio.run(run())
@@ -283,14 +283,14 @@ def test_two_operations_of_one_kind_do_not_run_at_once() -> None:
 
 def test_closing_cancels_what_runs_and_nothing_starts_afterwards() -> None:
     async def run() -> None:
-        operations = Operations()
-        reply = operations.stream(SCOPE, "sleep", lambda _: asyncio.sleep(60, Counted(1)))
-        await operations.close()
+        jobs = Jobs()
+        reply = jobs.stream(SCOPE, "sleep", lambda _: asyncio.sleep(60, Counted(1)))
+        await jobs.close()
         assert (await lines_of(reply))[-1] == {
             "error": {"error": "unavailable", "message": "the gateway is shutting down"}
         }
         with pytest.raises(Unavailable, match="shutting down"):
-            operations.stream(SCOPE, "sleep", lambda _: asyncio.sleep(60, Counted(1)))
+            jobs.stream(SCOPE, "sleep", lambda _: asyncio.sleep(60, Counted(1)))
 
     asyncio.run(run())
 
@@ -314,11 +314,11 @@ def test_an_operation_whose_client_disconnects_is_cancelled() -> None:
         async def send(_: object) -> None:
             pass
 
-        operations = Operations()
+        jobs = Jobs()
         async with asyncio.timeout(30):
-            await operations.stream(SCOPE, "sleep", operation)(SCOPE, receive, send)
+            await jobs.stream(SCOPE, "sleep", operation)(SCOPE, receive, send)
         assert ended.is_set()
-        assert operations.running() == []
+        assert jobs.running() == []
 
     asyncio.run(run())
 
@@ -328,14 +328,14 @@ def test_what_has_ended_is_counted_by_outcome() -> None:
         raise InvalidInput("nothing to count")
 
     async def run() -> None:
-        operations = Operations()
-        await operations.run("count", lambda _: asyncio.sleep(0, Counted(7)))
+        jobs = Jobs()
+        await jobs.run("count", lambda _: asyncio.sleep(0, Counted(7)))
         with pytest.raises(InvalidInput):
-            await operations.run("count", fail)
-        reply = operations.stream(SCOPE, "count", lambda _: asyncio.sleep(60, Counted(1)))
-        await operations.close()
+            await jobs.run("count", fail)
+        reply = jobs.stream(SCOPE, "count", lambda _: asyncio.sleep(60, Counted(1)))
+        await jobs.close()
         await lines_of(reply)
-        ended = operations.ended["count"]
+        ended = jobs.ended["count"]
         assert ended.counts == {Outcome.SUCCEEDED: 1, Outcome.FAILED: 1, Outcome.CANCELLED: 1}
         assert set(ended.times) == set(Outcome)
         assert ended.result == Counted(7)

@@ -19,8 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 import serving
 from coregw.engine import Engine
 from coregw.errors import Unavailable
-from coregw.gateway.collectors import WorkerReports, operation_samples, report_forever
-from coregw.gateway.jobs import Operations
+from coregw.gateway.collectors import WorkerReports, job_samples, report_forever
+from coregw.gateway.jobs import Jobs
 from coregw.gateway.management import serve_management
 from coregw.gateway.metrics import FAMILIES, Kind, Sums, expose, number, spread
 from coregw.gateway.settings import Settings
@@ -164,33 +164,33 @@ def test_operations_of_maintenance_are_measured(tmp_path: Path) -> None:
         control.post("/admin/v1/maintenance/flush")
         metrics = scraped(tmp_path)
     labels = (("kind", "flush"), ("outcome", "succeeded"))
-    assert metrics["coregw_operations_ended_total"] == {labels: 1}
-    assert 0 <= time.time() - metrics["coregw_operation_end_timestamp_seconds"][labels] < 60
-    assert "coregw_operations" not in metrics
+    assert metrics["coregw_jobs_ended_total"] == {labels: 1}
+    assert 0 <= time.time() - metrics["coregw_job_end_timestamp_seconds"][labels] < 60
+    assert "coregw_jobs" not in metrics
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_operations_in_progress_and_the_garbage_that_they_found(dry_run: bool) -> None:
+def test_jobs_in_progress_and_the_garbage_that_they_found(dry_run: bool) -> None:
     async def run() -> Metrics:
-        operations = Operations()
+        jobs = Jobs()
         found = GarbageCollected(dry_run=dry_run, page_bytes_removed=5, payload_bytes_removed=7)
-        await operations.run("gc", lambda _: asyncio.sleep(0, found))
+        await jobs.run("gc", lambda _: asyncio.sleep(0, found))
 
         async def operation(report: ProgressCallback) -> GarbageCollected:
             report(Progress(step="reading", done=1, total=4))
             await asyncio.sleep(60)
             return found
 
-        operations.stream({"type": "http"}, "check", operation)  # type: ignore[typeddict-item]
+        jobs.stream({"type": "http"}, "check", operation)  # type: ignore[typeddict-item]
         await asyncio.sleep(0)
         sums = Sums()
-        sums.add(operation_samples(operations))
-        await operations.close()
+        sums.add(job_samples(jobs))
+        await jobs.close()
         return parsed(expose(sums).decode())
 
     metrics = asyncio.run(run())
-    assert metrics["coregw_operations"] == {(("kind", "check"),): 1}
-    assert metrics["coregw_operation_progress_ratio"] == {(("kind", "check"),): 0.25}
+    assert metrics["coregw_jobs"] == {(("kind", "check"),): 1}
+    assert metrics["coregw_job_progress_ratio"] == {(("kind", "check"),): 0.25}
     garbage = {(("table", "pages"),): 5, (("table", "payloads"),): 7}
     nothing = dict.fromkeys(garbage, 0)
     assert metrics["coregw_garbage_bytes"] == (garbage if dry_run else nothing)

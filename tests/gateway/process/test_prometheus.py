@@ -47,9 +47,9 @@ FIRES: dict[str, list[tuple[str, str]]] = {
     "CoregwWriteQueue": [("coregw_store_queue", "5000x1000")],
     "CoregwWorkersExit": [("coregw_worker_exits_total", "0x20 5x1000")],
     "CoregwDamageFound": [("coregw_fsck_findings", "1x1000")],
-    "CoregwMaintenanceFailed": [('coregw_operations_ended_total{kind="gc",outcome="failed",', "0x20 1x1000")],
+    "CoregwMaintenanceFailed": [('coregw_jobs_ended_total{kind="gc",outcome="failed",', "0x20 1x1000")],
     "CoregwBackupOld": [
-        ('coregw_operation_end_timestamp_seconds{kind="backup",outcome="succeeded",', "-172800x1000"),
+        ('coregw_job_end_timestamp_seconds{kind="backup",outcome="succeeded",', "-172800x1000"),
     ],
     "CoregwFileDescriptors": [("coregw_open_files", "900x1000"), ("coregw_max_open_files", "1000x1000")],
 }
