@@ -124,7 +124,7 @@ proxies := $(CURDIR)/target/proxies/usr
 define servers_stores
 COREGW_TEST_SERVERS=required $(BIN)/python -m pytest tests/store/test_postgres_contract.py tests/store/test_postgres_failover.py \
 	tests/store/test_postgres_servers.py tests/store/test_postgres_traps.py tests/store/test_postgres_guides.py \
-	tests/gateway/process/test_shared_store.py tests/upkeep/test_copy.py tests/upkeep/test_mirrored_backup.py \
+	tests/gateway/process/test_shared_store.py tests/upkeep/test_copy.py tests/upkeep/test_working_store.py \
 	tests/client/test_static_bucket.py tests/cluster tests/test_deploy.py $(call rest,$(servers))
 COREGW_TEST_SERVERS=required $(BIN)/python tests/helpers/on_servers.py $(call rest,$(servers)) $(addprefix tests/gateway/routes/test_, \
 	admin.py admin_lasting.py cas.py diff.py payload_cars.py resolve.py resolve_batches.py roots.py)

@@ -35,7 +35,7 @@ from coregw.upkeep.repository import (
     in_tracked_thread,
     using,
 )
-from coregw.upkeep.working_store import MirroredRows, WorkingStore, link_generation, mirror
+from coregw.upkeep.working_store import CopiedRows, WorkingStore, link_generation, update_working_store
 
 __all__ = ["DEFAULT_KEEP", "BackedUp", "Verified", "back_up", "compare", "linked", "verify"]
 
@@ -82,12 +82,12 @@ class _Content(NamedTuple):
     Attributes:
         checkpoint: A directory of hard links, or copies.
         is_taken: Whether its files may be moved.
-        mirrored: What was damaged, if it was copied row by row.
+        copied: What was damaged, if it was copied row by row.
     """
 
     checkpoint: Path
     is_taken: bool
-    mirrored: MirroredRows
+    copied: CopiedRows
 
 
 async def back_up(
@@ -137,7 +137,7 @@ async def back_up(
         async with _content(store, repository, report) as content:
             written = await in_tracked_thread(partial(_write, repository, identity, content, created, keep), report)
     seconds = round(time.monotonic() - began, 3)
-    return msgspec.structs.replace(written, seconds=seconds, **content.mirrored._asdict())
+    return msgspec.structs.replace(written, seconds=seconds, **content.copied._asdict())
 
 
 @asynccontextmanager
@@ -150,26 +150,26 @@ async def _content(
         with suppress(OSError):  # what a backup of another store has left is of no use to the next generation
             await asyncio.to_thread(working.remove)
         async with store.checkpoint() as checkpoint:
-            yield _Content(checkpoint, is_taken=False, mirrored=MirroredRows([], 0))
+            yield _Content(checkpoint, is_taken=False, copied=CopiedRows([], 0))
         return
     path = await in_tracked_thread(lambda _: working.prepare(), report)
     is_exact = await asyncio.to_thread(working.begin, path)
     async with await open_store(path, reserve_bytes=0) as target:
         if store.identity is not None:
             await target.identify(store.identity)
-        mirrored = await _mirrored(store, target, working.marks, report, is_exact=is_exact)
+        copied = await _copied_rows(store, target, working.marks, report, is_exact=is_exact)
         await target.record_time()  # or what was stored now would be dated later than the clock of the next backup
         async with target.checkpoint() as checkpoint:
             with using(repository.path):
                 working.end(checkpoint)
-            yield _Content(checkpoint, is_taken=True, mirrored=mirrored)
+            yield _Content(checkpoint, is_taken=True, copied=copied)
     with suppress(OSError):  # space that the next backup frees
         await asyncio.to_thread(working.remove)
 
 
-async def _mirrored(
+async def _copied_rows(
     store: CollectableStore, target: RocksStore, folder: Path, report: ProgressCallback, *, is_exact: bool
-) -> MirroredRows:
+) -> CopiedRows:
     """Bring the working store to the content of a store."""
     async with AsyncExitStack() as stack:
         listing = await stack.enter_async_context(collect_in_turn(store, 0.0, _WAIT_SECONDS))
@@ -178,7 +178,7 @@ async def _mirrored(
         removal = await stack.enter_async_context(target.collect(0.0))
         marks = await asyncio.to_thread(MarkSet, folder)
         stack.push_async_callback(asyncio.to_thread, marks.close)
-        return await mirror(store, listing, target, removal, marks, report, is_exact=is_exact)
+        return await update_working_store(store, listing, target, removal, marks, report, is_exact=is_exact)
 
 
 def _repository(destination: Path, data: Path | None) -> Repository:

@@ -218,7 +218,7 @@ def _matches(multihash: bytes, data: bytes) -> bool:
     return check.matches()
 
 
-Row = tuple[bytes, bytes]
+RecordRow = tuple[bytes, bytes]
 
 _SPARED_SECONDS: Final = 0.0
 
@@ -368,7 +368,7 @@ class _Copy:
             self._transfer.tell("copying records", copied, "records")
         return copied
 
-    async def _to_write(self, rows: Sequence[Row], *, replace: bool) -> list[tuple[Row, bytes | None]]:
+    async def _to_write(self, rows: Sequence[RecordRow], *, replace: bool) -> list[tuple[RecordRow, bytes | None]]:
         """Return the rows of the source that the destination takes, each with what that holds under their keys.
 
         Raises:
@@ -394,7 +394,7 @@ class _Copy:
         return written
 
 
-def _may_replace(row: Row, held: bytes) -> bool:
+def _may_replace(row: RecordRow, held: bytes) -> bool:
     """Whether a row of the source takes the place of another one; if not, that one stays.
 
     Published names only continue: nothing is unfrozen, no revision taken back or changed, and no signed checkpoint

@@ -24,7 +24,7 @@ from coregw.messages.management import GarbageCollected, GarbageRoot, Progress, 
 from coregw.store import Stored, Table
 from coregw.store.collection import CollectableStore, Collection, Item, collect_in_turn
 from coregw.store.rocksdb import RocksStore
-from coregw.upkeep.marks import Marker, Marks, MarkSet, MemoryMarks, all_items, page_mark, payload_mark, root_mark
+from coregw.upkeep.marks import Marks, MarkSet, MemoryMarks, Tracer, all_items, page_mark, payload_mark, root_mark
 from coregw.upkeep.pins import Pins
 
 __all__ = ["MARKS_FOLDER", "MAX_LISTED", "collect_garbage"]
@@ -119,7 +119,7 @@ class _Run:
         self._revisions = revisions
         self._dry_run = dry_run
         keep = self._are_held if dry_run else collection.keep
-        self._marker = Marker(
+        self._tracer = Tracer(
             store, marks, keep, lambda pages: self._tell("reading pages of kept roots", pages, "pages")
         )
 
@@ -159,12 +159,12 @@ class _Run:
 
     async def _mark_kept(self, keep: Sequence[bytes]) -> None:
         """Mark what is published, pinned, named by the caller or young, and everything that is reachable from it."""
-        await self._marker.mark(keep)
-        await self._marker.mark(await Pins(self._store).roots(self._collection.began))
+        await self._tracer.mark(keep)
+        await self._tracer.mark(await Pins(self._store).roots(self._collection.began))
         async for roots in self._published():
-            await self._marker.mark(roots)
+            await self._tracer.mark(roots)
         async for items in all_items(self._collection, Stored.ROOTS):
-            await self._marker.mark([item.key for item in items if item.dated >= self._collection.before])
+            await self._tracer.mark([item.key for item in items if item.dated >= self._collection.before])
 
     async def _expire(self) -> None:
         """Let all other roots expire, as soon as no write has relied on one of them."""
@@ -172,7 +172,7 @@ class _Run:
             late = await self._collection.expire()
             if not late:
                 return
-            await self._marker.mark(late)
+            await self._tracer.mark(late)
         raise Unavailable("writes keep relying on old roots; no garbage was collected")
 
     async def _published(self) -> AsyncIterator[list[bytes]]:

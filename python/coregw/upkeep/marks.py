@@ -24,9 +24,9 @@ from coregw.store.rocksdb.options import translated
 
 __all__ = [
     "MarkSet",
-    "Marker",
     "Marks",
     "MemoryMarks",
+    "Tracer",
     "all_items",
     "all_records",
     "page_mark",
@@ -79,7 +79,7 @@ def payload_mark(multihash: bytes) -> bytes:
     return b"p" + multihash
 
 
-class Marker:
+class Tracer:
     """Marks roots and what is reachable from them.
 
     Args:

@@ -37,14 +37,14 @@ from coregw.messages.management import ProgressCallback
 from coregw.store import Store, Stored, Table
 from coregw.store.collection import Collection, Item, RecordedCollection
 from coregw.upkeep.copy import Held, Transfer
-from coregw.upkeep.marks import Marker, Marks, all_items, all_records, page_mark
+from coregw.upkeep.marks import Marks, Tracer, all_items, all_records, page_mark
 from coregw.upkeep.repository import Generation, Repository, make_directory, using
 
-__all__ = ["MIRROR", "MirroredRows", "WorkingStore", "link_generation", "mirror"]
+__all__ = ["EXACT", "CopiedRows", "WorkingStore", "link_generation", "update_working_store"]
 
-Row = tuple[bytes, bytes]
+RecordRow = tuple[bytes, bytes]
 
-T = TypeVar("T", Item, Row)
+T = TypeVar("T", Item, RecordRow)
 
 _AT_ONCE: Final = 500
 
@@ -52,11 +52,11 @@ _COMPACTED_FROM: Final = 0.05
 """The share of the pages that must be removed for a compaction: it writes all that is left into new files."""
 
 
-class MirroredRows(NamedTuple):
+class CopiedRows(NamedTuple):
     """What was copied.
 
     Attributes:
-        damaged: What is damaged at the source, and not in the mirror either, the first 100.
+        damaged: What is damaged at the source, and not in the working store either, the first 100.
         damaged_count: How many these are in all.
     """
 
@@ -64,7 +64,7 @@ class MirroredRows(NamedTuple):
     damaged_count: int
 
 
-async def mirror(
+async def update_working_store(
     source: Store,
     listing: RecordedCollection,
     target: Store,
@@ -73,37 +73,38 @@ async def mirror(
     report: ProgressCallback,
     *,
     is_exact: bool,
-) -> MirroredRows:
+) -> CopiedRows:
     """Bring a store to the content of another one.
 
-    O(what is new), and listings of records, roots and payloads; if roots were removed, a pass over the mirror's pages.
+    O(what is new), and listings of records, roots and payloads; if roots were removed, a pass over the pages of the
+    working store.
 
     Args:
         source: What is copied.
         listing: A collection in it that spares nothing, which holds all others off.
-        target: The mirror.
-        removal: A collection in the mirror that spares nothing.
+        target: The working store.
+        removal: A collection in the working store that spares nothing.
         marks: An empty set.
         report: Called often, with how far it is.
-        is_exact: Whether the mirror's pages are exactly those that its roots need.
+        is_exact: Whether the working store's pages are exactly those that its roots need.
 
     Raises:
         Unavailable: A store does not answer.
-        StorageFull: The mirror has no room.
-        StoreDamaged: A page of the mirror is damaged.
+        StorageFull: The working store has no room.
+        StoreDamaged: A page of the working store is damaged.
     """
     held = Held.TREES if is_exact else Held.PAGES
-    run = _Mirror(source, listing, target, removal, Transfer(source, target, marks, report, held))
+    run = _Update(source, listing, target, removal, Transfer(source, target, marks, report, held))
     await run.copy_records()
     await run.copy_payloads()
     await run.copy_roots()
     if run.has_removed_roots or run.transfer.held is not Held.TREES:
         await run.remove_pages(marks)
-    return MirroredRows(run.transfer.damaged, run.transfer.damaged_count)
+    return CopiedRows(run.transfer.damaged, run.transfer.damaged_count)
 
 
-class _Mirror:
-    """One run of `mirror`."""
+class _Update:
+    """One run of `update_working_store`."""
 
     def __init__(
         self, source: Store, listing: RecordedCollection, target: Store, removal: Collection, transfer: Transfer
@@ -172,11 +173,11 @@ class _Mirror:
         async def are_held(roots: Sequence[bytes]) -> list[bool]:
             return [row is not None for row in await self._target.get(Table.ROOTS, roots)]
 
-        marker = Marker(
+        tracer = Tracer(
             self._target, marks, are_held, lambda pages: self.transfer.tell("reading pages of the copy", pages, "pages")
         )
         async for items in all_items(self._removal, Stored.ROOTS):
-            await marker.mark([item.key for item in items])
+            await tracer.mark([item.key for item in items])
         total = removed = 0
         async for items in all_items(self._removal, Stored.PAGES):
             total += sum(item.size for item in items)
@@ -193,7 +194,7 @@ class _Mirror:
 
 
 def _renewed(pairs: Sequence[tuple[Item | None, Item | None]]) -> list[bytes]:
-    """What the source has dated later than the mirror."""
+    """What the source has dated later than the working store."""
     both = [(theirs, ours) for theirs, ours in pairs if theirs is not None and ours is not None]
     return [ours.key for theirs, ours in both if theirs.dated > ours.dated]
 
@@ -226,7 +227,7 @@ async def _batches(pairs: AsyncIterator[tuple[T | None, T | None]]) -> AsyncIter
         yield batch
 
 
-MIRROR: Final = "mirror.json"
+EXACT: Final = "mirror.json"
 """A file of a generation that was copied row by row: each page that it holds has all pages below it."""
 
 _FOLDER: Final = "working"
@@ -288,7 +289,7 @@ class WorkingStore:
     @staticmethod
     def begin(store: Path) -> bool:
         """Note that the store is about to be changed; return whether its pages were exactly those that it needs."""
-        mark = store / MIRROR
+        mark = store / EXACT
         is_exact = mark.is_file()
         with using(store):
             mark.unlink(missing_ok=True)
@@ -298,7 +299,7 @@ class WorkingStore:
     @staticmethod
     def end(checkpoint: Path) -> None:
         """Note in a checkpoint of the store that its pages are exactly those that it needs. Raises `OSError`."""
-        (checkpoint / MIRROR).write_bytes(_CONTENT)
+        (checkpoint / EXACT).write_bytes(_CONTENT)
 
 
 def link_generation(repository: Repository, generation: Generation, data: Path) -> None:

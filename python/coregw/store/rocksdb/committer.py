@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 
 from coregw.errors import StorageFull, StoreDamaged, Unavailable
 from coregw.store.rocksdb.database import Database
-from coregw.store.rocksdb.layout import Family, Row
+from coregw.store.rocksdb.layout import Family, RowKey
 from coregw.store.rocksdb.options import WriteStalled
 from coregw.store.rocksdb.rows import Write
 from coregw.telemetry import Histogram
@@ -144,7 +144,7 @@ class Transaction:
     An action must raise before its first write or not at all: its writes are part of the group's batch.
     """
 
-    def __init__(self, read: dict[Row, bytes | None], epoch: int) -> None:
+    def __init__(self, read: dict[RowKey, bytes | None], epoch: int) -> None:
         self._rows = read
         self._families_read = {row.family for row in read}
         self._epoch = epoch
@@ -155,11 +155,11 @@ class Transaction:
         if epoch != self._epoch:
             raise _reopened()
 
-    def get(self, row: Row) -> bytes | None:
+    def get(self, row: RowKey) -> bytes | None:
         """The value of a row that the request named in `reads`."""
         return self._rows[row]
 
-    def put(self, row: Row, value: bytes) -> None:
+    def put(self, row: RowKey, value: bytes) -> None:
         """Write a row."""
         self._write(row, value)
 
@@ -167,15 +167,15 @@ class Transaction:
         """Write rows of one family."""
         if family in self._families_read:
             for key, value in pairs:
-                self._write(Row(family, key), value)
+                self._write(RowKey(family, key), value)
         else:
             self.writes += [(family, key, value) for key, value in pairs]
 
-    def delete(self, row: Row) -> None:
+    def delete(self, row: RowKey) -> None:
         """Delete a row."""
         self._write(row, None)
 
-    def _write(self, row: Row, value: bytes | None) -> None:
+    def _write(self, row: RowKey, value: bytes | None) -> None:
         self.writes.append((row.family, row.key, value))
         if row in self._rows:
             self._rows[row] = value
@@ -184,7 +184,7 @@ class Transaction:
 @dataclass(slots=True, eq=False)
 class _Request:
     action: Callable[[Transaction], Any]
-    reads: Sequence[Row]
+    reads: Sequence[RowKey]
     size: int
     durable: bool
     after_sync: bool
@@ -211,7 +211,7 @@ class Committer:
         self._queue: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._unsynced_bytes = 0
         self._unsynced_pages: list[Write] = []
-        self._not_durable: set[Row] = set()
+        self._not_durable: set[RowKey] = set()
         self._is_closed = False
         self.figures: Final = CommitFigures()
         self._next_tick = 0.0
@@ -236,7 +236,7 @@ class Committer:
         self,
         action: Callable[[Transaction], _T],
         *,
-        reads: Sequence[Row] = (),
+        reads: Sequence[RowKey] = (),
         size: int,
         durable: bool,
         after_sync: bool = False,
@@ -266,7 +266,7 @@ class Committer:
         self._queue.put(_Request(action, reads, size, durable, after_sync, future))
         return future
 
-    async def wait_durable(self, rows: Iterable[Row], epoch: int) -> None:
+    async def wait_durable(self, rows: Iterable[RowKey], epoch: int) -> None:
         """Return when all of `rows`, as they were read just now, are durable.
 
         Args:
@@ -390,7 +390,7 @@ class Committer:
         if transaction.writes:
             # Recorded before the write makes them readable.
             self._not_durable |= {
-                Row(family, key) for family, key, _ in transaction.writes if family in _HIDDEN_UNTIL_DURABLE
+                RowKey(family, key) for family, key, _ in transaction.writes if family in _HIDDEN_UNTIL_DURABLE
             }
             # Pages are readable before they are durable, and whoever found one may refer to it.
             self._unsynced_pages += [write for write in transaction.writes if write[0] is Family.PAGES]
@@ -427,14 +427,14 @@ class Committer:
                 request.error = error
         return transaction
 
-    def _read(self, group: Sequence[_Request]) -> tuple[dict[Row, bytes | None], dict[Row, StoreDamaged]]:
+    def _read(self, group: Sequence[_Request]) -> tuple[dict[RowKey, bytes | None], dict[RowKey, StoreDamaged]]:
         """Read the rows that a group's actions may get. Damaged ones are returned with their errors."""
-        wanted: defaultdict[Family, set[Row]] = defaultdict(set)
+        wanted: defaultdict[Family, set[RowKey]] = defaultdict(set)
         for request in group:
             for row in request.reads:
                 wanted[row.family].add(row)
-        found: dict[Row, bytes | None] = {}
-        unreadable: dict[Row, StoreDamaged] = {}
+        found: dict[RowKey, bytes | None] = {}
+        unreadable: dict[RowKey, StoreDamaged] = {}
         for family, rows in wanted.items():
             ordered = sorted(rows)
             try:

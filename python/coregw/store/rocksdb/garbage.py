@@ -27,7 +27,7 @@ from coregw.store.rocksdb.layout import (
     Family,
     PayloadRow,
     RootRow,
-    Row,
+    RowKey,
     chunk_key,
     decode_date,
     encode_date,
@@ -38,9 +38,9 @@ from coregw.store.rocksdb.reader import Reader
 __all__ = ["Dates", "RocksCollection", "root_rows"]
 
 
-def root_rows(roots: Sequence[bytes]) -> list[Row]:
+def root_rows(roots: Sequence[bytes]) -> list[RowKey]:
     """The rows of roots."""
-    return [Row(Family.ROOTS, root) for root in roots]
+    return [RowKey(Family.ROOTS, root) for root in roots]
 
 
 class Dates:
@@ -90,7 +90,7 @@ class Dates:
         """Check that roots are held; see `Ages.require`."""
         self.ages.require((row.key, self.of_root(transaction.get(row))) for row in root_rows(roots))
 
-    def renew_root(self, transaction: Transaction, row: Row) -> bool:
+    def renew_root(self, transaction: Transaction, row: RowKey) -> bool:
         """Renew the date of a root; False if it is not held."""
         stored = transaction.get(row)
         dated = self.of_root(stored)
@@ -100,7 +100,7 @@ class Dates:
         self._date_root(transaction, row, stored)
         return True
 
-    def keep_root(self, transaction: Transaction, row: Row) -> bool:
+    def keep_root(self, transaction: Transaction, row: RowKey) -> bool:
         """As `renew_root`, on behalf of a collection: a root that is young anyway is not written."""
         stored = transaction.get(row)
         dated = self.of_root(stored)
@@ -110,10 +110,10 @@ class Dates:
             self._date_root(transaction, row, stored)
         return True
 
-    def _date_root(self, transaction: Transaction, row: Row, stored: bytes) -> None:
+    def _date_root(self, transaction: Transaction, row: RowKey, stored: bytes) -> None:
         transaction.put(row, RootRow(self.ages.clock.now(), RootRow.decode(stored).value).encode())
 
-    def renew_payload(self, transaction: Transaction, row: Row) -> int | None:
+    def renew_payload(self, transaction: Transaction, row: RowKey) -> int | None:
         """Renew the date of a payload, and return its size; None if it is not held."""
         stored = transaction.get(row)
         if stored is None:
@@ -183,7 +183,7 @@ class RocksCollection:
         def expire(transaction: Transaction) -> list[bytes]:
             late = ages.take_late()
             if not late:
-                transaction.put(Row(Family.META, EXPIRED_KEY), encode_date(self.before))
+                transaction.put(RowKey(Family.META, EXPIRED_KEY), encode_date(self.before))
                 ages.expire(self.before)
             return late
 
@@ -195,7 +195,7 @@ class RocksCollection:
             Stored.ROOTS: self._remove_root,
             Stored.PAYLOADS: self._remove_payload,
         }
-        reads = [] if kind is Stored.PAGES else [Row(Family(kind), key) for key in keys]
+        reads = [] if kind is Stored.PAGES else [RowKey(Family(kind), key) for key in keys]
         if kind is Stored.PAYLOADS:
             reads += [payload_date(key) for key in keys]
 
@@ -235,11 +235,11 @@ class RocksCollection:
     def _remove_page(self, transaction: Transaction, digest: bytes) -> bool:
         if self._dates.ages.recent.may_hold(digest, self.before):
             return False
-        transaction.delete(Row(Family.PAGES, digest))
+        transaction.delete(RowKey(Family.PAGES, digest))
         return True
 
     def _remove_root(self, transaction: Transaction, root: bytes) -> bool:
-        row = Row(Family.ROOTS, root)
+        row = RowKey(Family.ROOTS, root)
         stored = transaction.get(row)
         if stored is None or self._dates.ages.is_held(self._dates.of_root(stored)):
             return False
@@ -247,7 +247,7 @@ class RocksCollection:
         return True
 
     def _remove_payload(self, transaction: Transaction, multihash: bytes) -> bool:
-        row, date = Row(Family.PAYLOADS, multihash), payload_date(multihash)
+        row, date = RowKey(Family.PAYLOADS, multihash), payload_date(multihash)
         stored = transaction.get(row)
         if stored is None or self._dates.of_payload(transaction.get(date)) >= self.before:
             return False
@@ -255,5 +255,5 @@ class RocksCollection:
         transaction.delete(row)
         transaction.delete(date)
         for number in range(payload.chunks):
-            transaction.delete(Row(Family.CHUNKS, chunk_key(payload.upload_id, number)))
+            transaction.delete(RowKey(Family.CHUNKS, chunk_key(payload.upload_id, number)))
         return True

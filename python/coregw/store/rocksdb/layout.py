@@ -23,7 +23,7 @@ __all__ = [
     "Family",
     "PayloadRow",
     "RootRow",
-    "Row",
+    "RowKey",
     "chunk_key",
     "chunk_range",
     "decode_date",
@@ -87,7 +87,7 @@ class Family(StrEnum):
     """Upload id -> nothing: an upload of several chunks that is not committed."""
 
 
-class Row(NamedTuple):
+class RowKey(NamedTuple):
     """The address of a row."""
 
     family: Family
@@ -128,9 +128,9 @@ def decode_date(value: bytes) -> int:
     return int(date)
 
 
-def payload_date(multihash: bytes) -> Row:
+def payload_date(multihash: bytes) -> RowKey:
     """The row with the date of a payload; absent if an older version stored the payload."""
-    return Row(Family.META, b"p" + multihash)
+    return RowKey(Family.META, b"p" + multihash)
 
 
 class Confirmed(NamedTuple):

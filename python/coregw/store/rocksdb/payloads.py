@@ -20,7 +20,7 @@ from coregw.store.protocol import CHUNK_BYTES, check_payload_sizes, check_range,
 from coregw.store.rocksdb.committer import Committer, Transaction
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.garbage import Dates
-from coregw.store.rocksdb.layout import Family, PayloadRow, Row, chunk_key, epoch_of_upload, upload_id
+from coregw.store.rocksdb.layout import Family, PayloadRow, RowKey, chunk_key, epoch_of_upload, upload_id
 from coregw.store.rocksdb.reader import Reader
 
 __all__ = ["RocksPayloadWriter", "RocksPayloads"]
@@ -84,7 +84,7 @@ class RocksPayloads:
         """See `coregw.store.Store.renew`."""
         # Most of those that clients ask for may be absent: these cost no visit of the committer's thread.
         found = await self._rows(multihashes)
-        rows = [Row(Family.PAYLOADS, key) for key, row in zip(multihashes, found, strict=True) if row is not None]
+        rows = [RowKey(Family.PAYLOADS, key) for key, row in zip(multihashes, found, strict=True) if row is not None]
         if not rows:
             return [None] * len(found)
 
@@ -144,17 +144,17 @@ def _put_chunks(
         dates: The dates of its rows.
         uploads: For each payload a new upload id, its multihash, and its bytes.
     """
-    rows = [Row(Family.PAYLOADS, multihash) for _, multihash, _ in uploads]
+    rows = [RowKey(Family.PAYLOADS, multihash) for _, multihash, _ in uploads]
 
     def put(transaction: Transaction) -> list[bool]:
         return [put_one(transaction, row, upload, data) for row, (upload, _, data) in zip(rows, uploads, strict=True)]
 
-    def put_one(transaction: Transaction, row: Row, upload: bytes, data: bytes) -> bool:
+    def put_one(transaction: Transaction, row: RowKey, upload: bytes, data: bytes) -> bool:
         dates.date_payload(transaction, row.key)
         if transaction.get(row) is not None:
             return False
         if data:
-            transaction.put(Row(Family.CHUNKS, chunk_key(upload, 0)), data)
+            transaction.put(RowKey(Family.CHUNKS, chunk_key(upload, 0)), data)
         transaction.put(row, PayloadRow(upload, len(data)).encode())
         return True
 
@@ -239,7 +239,7 @@ class RocksPayloadWriter(ChunkWriter):
         def send(transaction: Transaction) -> None:
             transaction.require_epoch(self._epoch)  # else the chunks before it were deleted
             if is_first:
-                transaction.put(Row(Family.UPLOADS, self._upload), b"")
+                transaction.put(RowKey(Family.UPLOADS, self._upload), b"")
             transaction.put(row, chunk)
 
         return self._committer.submit(send, size=len(chunk), durable=False)
@@ -249,7 +249,7 @@ class RocksPayloadWriter(ChunkWriter):
             (is_new,) = await _put_chunks(self._committer, self._dates, [(self._upload, multihash, last)])
             return is_new
         self._multihash = multihash
-        payload = Row(Family.PAYLOADS, multihash)
+        payload = RowKey(Family.PAYLOADS, multihash)
 
         def commit(transaction: Transaction) -> bool:
             transaction.require_epoch(self._epoch)
@@ -260,7 +260,7 @@ class RocksPayloadWriter(ChunkWriter):
             transaction.put(self._chunk(self._sent), last)
             size = self._sent * CHUNK_BYTES + len(last)
             transaction.put(payload, PayloadRow(self._upload, size).encode())
-            transaction.delete(Row(Family.UPLOADS, self._upload))
+            transaction.delete(RowKey(Family.UPLOADS, self._upload))
             return True
 
         is_new = await self._committer.submit(
@@ -278,7 +278,7 @@ class RocksPayloadWriter(ChunkWriter):
 
         A chunk still in flight is written before the deletion.
         """
-        reads = [] if self._multihash is None else [Row(Family.PAYLOADS, self._multihash)]
+        reads = [] if self._multihash is None else [RowKey(Family.PAYLOADS, self._multihash)]
 
         def abort(transaction: Transaction) -> None:
             values = [(row.key, transaction.get(row)) for row in reads]
@@ -294,7 +294,7 @@ class RocksPayloadWriter(ChunkWriter):
     def _drop(self, transaction: Transaction) -> None:
         for number in range(self._sent):
             transaction.delete(self._chunk(number))
-        transaction.delete(Row(Family.UPLOADS, self._upload))
+        transaction.delete(RowKey(Family.UPLOADS, self._upload))
 
-    def _chunk(self, number: int) -> Row:
-        return Row(Family.CHUNKS, chunk_key(self._upload, number))
+    def _chunk(self, number: int) -> RowKey:
+        return RowKey(Family.CHUNKS, chunk_key(self._upload, number))

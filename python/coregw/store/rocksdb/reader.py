@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from coregw.errors import Unavailable
 from coregw.store.rocksdb.committer import Committer
 from coregw.store.rocksdb.database import Database
-from coregw.store.rocksdb.layout import Family, Row
+from coregw.store.rocksdb.layout import Family, RowKey
 
 __all__ = ["Reader", "in_shares"]
 
@@ -67,7 +67,7 @@ class Reader:
         Raises:
             Unavailable: As `Committer.wait_durable`.
         """
-        await self._committer.wait_durable((Row(family, key) for key in keys), epoch)
+        await self._committer.wait_durable((RowKey(family, key) for key in keys), epoch)
 
     @property
     def epoch(self) -> int:

@@ -22,7 +22,7 @@ from coregw.store.rocksdb.committer import CommitFigures, Committer, Transaction
 from coregw.store.rocksdb.database import Database, FamilyFigures
 from coregw.store.rocksdb.directory import DATABASE, checkpoint_directory, write_identity
 from coregw.store.rocksdb.garbage import Dates, RocksCollection, root_rows
-from coregw.store.rocksdb.layout import EPOCH_KEY, TIME_KEY, Family, Row
+from coregw.store.rocksdb.layout import EPOCH_KEY, TIME_KEY, Family, RowKey
 from coregw.store.rocksdb.payloads import RocksPayloads, RocksPayloadWriter
 from coregw.store.rocksdb.reader import Reader
 
@@ -203,7 +203,7 @@ class RocksStore:
         further: Sequence[tuple[bytes, bytes]] = (),
         requires: Sequence[bytes] = (),
     ) -> bool:
-        row = Row(_FAMILIES[table], key)
+        row = RowKey(_FAMILIES[table], key)
 
         def compare_and_set(transaction: Transaction) -> bool:
             if self._dates.shown(table, transaction.get(row)) != expected:
@@ -236,7 +236,7 @@ class RocksStore:
 
         def delete(transaction: Transaction) -> None:
             for key in keys:
-                transaction.delete(Row(family, key))
+                transaction.delete(RowKey(family, key))
 
         await self._committer.submit(delete, size=0, durable=True)
 
@@ -306,7 +306,7 @@ class RocksStore:
             StorageFull, Unavailable: The disk has no room, or the store is closed or read-only.
         """
         await self._committer.submit(
-            lambda transaction: transaction.put(Row(Family.META, TIME_KEY), self._database.time_row()),
+            lambda transaction: transaction.put(RowKey(Family.META, TIME_KEY), self._database.time_row()),
             size=0,
             durable=False,
         )
