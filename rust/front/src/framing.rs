@@ -14,6 +14,7 @@
 //! ```
 
 use std::fmt;
+use std::mem::MaybeUninit;
 
 use memchr::{memchr, memchr2};
 
@@ -21,6 +22,8 @@ use memchr::{memchr, memchr2};
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The longest line with the size of a chunk and its extensions.
 const MAX_SIZE_LINE: usize = 1 << 10;
+/// The most header fields that a limit can allow.
+const MAX_FIELDS: usize = 128;
 const MAX_LENGTH_DIGITS: usize = 20;
 const MAX_SIZE_DIGITS: usize = 16;
 
@@ -29,7 +32,7 @@ const MAX_SIZE_DIGITS: usize = 16;
 pub struct Limits {
     /// Bytes of a request line with its header fields, and of the trailer fields of a body.
     pub head_bytes: usize,
-    /// Header fields of a request.
+    /// Header fields of a request; at most 128.
     pub fields: usize,
 }
 
@@ -319,9 +322,10 @@ fn line(rest: &[u8], limit: usize) -> Result<Option<&[u8]>, Option<Malformed>> {
 
 /// The state after a complete head.
 fn parse(head: &[u8], max_fields: usize) -> Result<State, Malformed> {
-    let mut fields = vec![httparse::EMPTY_HEADER; max_fields];
-    let mut request = httparse::Request::new(&mut fields);
-    match request.parse(head) {
+    let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+    let mut request = httparse::Request::new(&mut []);
+    let max_fields = max_fields.min(MAX_FIELDS);
+    match request.parse_with_uninit_headers(head, &mut fields[..max_fields]) {
         Ok(httparse::Status::Complete(_)) => {}
         Err(httparse::Error::TooManyHeaders) => return Err(Malformed::TooManyFields(max_fields)),
         Ok(httparse::Status::Partial) | Err(_) => return Err(Malformed::Head),

@@ -85,6 +85,7 @@ impl Drop for Open {
 #[derive(Debug)]
 struct Wait {
     timer: Pin<Box<Sleep>>,
+    is_armed: bool,
     /// Since when, if it is being waited for.
     since: Option<Instant>,
     /// Before that, for the same part of a request.
@@ -95,7 +96,13 @@ struct Wait {
 
 impl Wait {
     fn new() -> Self {
-        Wait { timer: Box::pin(sleep_until(Instant::now())), since: None, waited: Duration::ZERO, bytes: 0 }
+        Wait {
+            timer: Box::pin(sleep_until(Instant::now())),
+            is_armed: false,
+            since: None,
+            waited: Duration::ZERO,
+            bytes: 0,
+        }
     }
 
     /// Notes that bytes have moved.
@@ -115,10 +122,18 @@ impl Wait {
     fn poll(&mut self, cx: &mut Context<'_>, allowed: Duration, stall: Duration) -> Poll<()> {
         let since = *self.since.get_or_insert_with(Instant::now);
         let deadline = since + stall.min(allowed.saturating_sub(self.waited));
-        if self.timer.deadline() != deadline {
+        // Deadlines mostly move on: the timer is set again when it has rung too early, not for each request.
+        if !std::mem::replace(&mut self.is_armed, true) || self.timer.deadline() > deadline {
             self.timer.as_mut().reset(deadline);
         }
-        self.timer.as_mut().poll(cx)
+        loop {
+            ready!(self.timer.as_mut().poll(cx));
+            if Instant::now() >= deadline {
+                self.is_armed = false;
+                return Poll::Ready(());
+            }
+            self.timer.as_mut().reset(deadline);
+        }
     }
 
     /// What bytes may take at a rate.

@@ -14,8 +14,8 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::uri::Uri;
 use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -43,7 +43,19 @@ const EXHAUSTED: Duration = Duration::from_millis(50);
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of an answer.
-pub type Answer = UnsyncBoxBody<Bytes, Error>;
+#[derive(Debug)]
+pub enum Answer {
+    /// All of it.
+    Whole(Full<Bytes>),
+    /// Parts that arrive while it is sent.
+    Parts(UnsyncBoxBody<Bytes, Error>),
+}
+
+impl From<Bytes> for Answer {
+    fn from(body: Bytes) -> Self {
+        Answer::Whole(Full::new(body))
+    }
+}
 
 /// Answers requests. Each is polled on the thread of its connection, so none may block.
 pub trait Service: Send + Sync + 'static {
@@ -217,7 +229,7 @@ impl Problem {
 }
 
 fn of_problem(problem: &Problem) -> Response<Answer> {
-    problem.response().map(|body| Full::new(body).map_err(|never| match never {}).boxed_unsync())
+    problem.response().map(Answer::from)
 }
 
 /// A body whose request is open until it is sent or dropped.
@@ -231,15 +243,24 @@ impl Body for Held {
     type Error = Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        match &mut self.body {
+            Answer::Whole(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+            Answer::Parts(body) => Pin::new(body).poll_frame(cx),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        match &self.body {
+            Answer::Whole(body) => body.is_end_stream(),
+            Answer::Parts(body) => body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &self.body {
+            Answer::Whole(body) => body.size_hint(),
+            Answer::Parts(body) => body.size_hint(),
+        }
     }
 }
 

@@ -26,7 +26,7 @@ const SOON: Duration = Duration::from_secs(30);
 struct Echo(Option<Arc<Upstream<Incoming>>>);
 
 fn text(status: StatusCode, text: String) -> Response<Answer> {
-    let mut response = Response::new(Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync());
+    let mut response = Response::new(Answer::from(Bytes::from(text)));
     *response.status_mut() = status;
     response
 }
@@ -36,7 +36,7 @@ impl Service for Echo {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         if let Some(upstream) = self.0.as_ref().filter(|_| path.starts_with("/cold")) {
             return match upstream.send(request).await {
-                Ok(response) => response.map(|body| body.map_err(Into::into).boxed_unsync()),
+                Ok(response) => response.map(|body| Answer::Parts(body.map_err(Into::into).boxed_unsync())),
                 Err(_) => text(StatusCode::BAD_GATEWAY, String::new()),
             };
         }
