@@ -86,7 +86,8 @@ class EngineLimits:
         long_queries: Queries and batches in progress at once that need more than a millisecond.
         batch_answer_bytes: Bound of the answer to a batch of resolves.
         heavy_requests: Root creations, mutations and CARs in memory over 1 MiB in progress at once; as many builds of
-            streamed arcs are merged and stored at once, while more wait, when they have arrived.
+            streamed arcs are merged and stored at once, while more wait, when they have arrived; and as many trees are
+            checked for completeness.
         change_bytes: Memory for all root creations, imports and mutations in progress.
         payload_bytes: Bytes of one payload of an imported CAR.
         car_blocks: Blocks of an imported CAR; each takes about 60 bytes of memory.
@@ -293,7 +294,7 @@ def slice_seconds(level: int) -> float:
     return _SHORTEST_SECONDS * 2.0 ** min(max(level - 1, 0), _MAX_GROWTH)
 
 
-class _Call(NamedTuple):
+class _PoolCall(NamedTuple):
     """A call that waits for a thread, or runs. They are compared by level, then by number."""
 
     level: int
@@ -309,7 +310,7 @@ class WorkerPool:
         """Args: how many calls run at once."""
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="coregw-engine")
         self._count = self._free = threads
-        self._waiting: list[_Call] = []
+        self._waiting: list[_PoolCall] = []
         self._running: dict[int, asyncio.Future[Any]] = {}
         self._numbers = itertools.count()
         self._idle = asyncio.Event()
@@ -330,7 +331,7 @@ class WorkerPool:
             level: How long the operation that it belongs to has run already; see `level_of`.
         """
         done: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        call = _Call(level, next(self._numbers), work, done)
+        call = _PoolCall(level, next(self._numbers), work, done)
         if self._free:
             self._free -= 1
             self._idle.clear()
@@ -347,7 +348,7 @@ class WorkerPool:
         await self._idle.wait()
         await asyncio.to_thread(self._threads.shutdown)
 
-    def _start(self, call: _Call) -> None:
+    def _start(self, call: _PoolCall) -> None:
         self._running[call.number] = call.done
         # An exception refers to the frames of its thread. As a cycle, they would keep what the call used if its future,
         # which has the exception, were in one of them.

@@ -112,7 +112,12 @@ class Settings:
     held_roots: int = _setting(65_536, "Number of roots remembered as held.", least=1)
     node_budget: int = _setting(2000, "Tree nodes that a query visits before it moves to a thread.", least=1)
     worker_threads: int = _setting(4, "Threads for long queries, root creations and mutations.", least=1, most=256)
-    heavy_requests: int = _setting(2, "Concurrent root creations, mutations and CARs in memory over 1 MiB.", least=1)
+    heavy_requests: int = _setting(
+        2,
+        "Root creations, mutations and CARs in memory over 1 MiB at once. As many builds from lines are stored at once, "
+        "and as many trees checked for completeness.",
+        least=1,
+    )
     long_queries: int = _setting(4, "Concurrent queries and batches of over a millisecond; more wait.", least=1)
     change_bytes: int = _setting(
         GIB, "Memory for root creations, imports and mutations in progress; more get 503.", least=MIB

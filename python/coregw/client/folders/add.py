@@ -189,7 +189,7 @@ async def _add(
     """Send what the gateway in use lacks."""
     folder = await in_thread(lambda: cache.upload(found, suite, xattrs=recorded.xattrs))
     try:
-        upload = _Upload(client, folder, suite, progress, recorded)
+        upload = _Addition(client, folder, suite, progress, recorded)
         await upload.run()
         await in_thread(cache.save, folder, (upload.root, upload.attributes), recorded)
         files, lists, size = folder.totals()
@@ -199,7 +199,7 @@ async def _add(
         folder.stop()
 
 
-class _Upload:
+class _Addition:
     """The state of one `add_folder`: what the gateway has acknowledged."""
 
     def __init__(

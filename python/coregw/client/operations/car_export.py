@@ -99,7 +99,7 @@ class NewCar:
             TooLarge: The CAR exceeds ``max_car_bytes``, ``max_car_blocks`` or ``max_payload_bytes``.
             Unavailable: Every attempt was truncated.
         """
-        calls = _Calls(self._settings, self)
+        calls = _ExportCalls(self._settings, self)
         call = calls.next()
         while call is not None:
             try:
@@ -212,7 +212,7 @@ class NewCar:
         return ProofError(f"{self._what}: {error.message}", check="car")
 
 
-class _Calls(Calls):
+class _ExportCalls(Calls):
     def __init__(self, settings: ClientSettings, new: NewCar) -> None:
         super().__init__(settings, new)
         self._new = new

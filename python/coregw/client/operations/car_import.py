@@ -364,7 +364,7 @@ class ImportedCar:
     bytes: int
 
 
-class _Upload:
+class _CarBody:
     """A CAR file as a request body; each block is checked as it is sent, so that a damaged file is found here."""
 
     def __init__(self, settings: ClientSettings, path: Path, name: str, progress: Advance | None) -> None:
@@ -444,7 +444,7 @@ def import_car(
     what = f"import {name}"
     with CarFile(path, name) as file:
         if sizes.limit is None or file.length <= sizes.limit or file.is_v2:
-            upload = _Upload(settings, path, name, progress)
+            upload = _CarBody(settings, path, name, progress)
             most = settings.max_result_bytes
             call = Call(
                 "POST", "/v1/car", most, what, content=upload, content_type=CAR_V2_TYPE if file.is_v2 else CAR_TYPE

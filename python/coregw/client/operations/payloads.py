@@ -353,7 +353,7 @@ def get_payload(settings: ClientSettings, cid: CidLike, max_bytes: int | None = 
 
 def get_payloads(settings: ClientSettings, receiver: Receiver) -> Steps[None]:
     """Steps of `AsyncClient.get_payloads`, which describes arguments and errors."""
-    calls = _Calls(settings, receiver)
+    calls = _ReceiverCalls(settings, receiver)
     call = calls.next()
     while call is not None:
         yield call
@@ -375,7 +375,7 @@ class Receiver(Continued, Protocol):
         """Keep the payloads that are complete. The answer to a request for `cids` is written next."""
 
 
-class _Calls(Calls):
+class _ReceiverCalls(Calls):
     def __init__(self, settings: ClientSettings, receiver: Receiver) -> None:
         super().__init__(settings, receiver)
         self._receiver = receiver

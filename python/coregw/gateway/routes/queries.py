@@ -68,7 +68,7 @@ _CODES_OF_GET: Final = tuple(code for code in _QUERY_CODES if code not in (*_BOD
 
 _INTEGER: Final = re.compile("0|[1-9][0-9]{0,15}")
 
-_Ask = Callable[[Engine, str, Mapping[str, str]], "_Query"]
+_Ask = Callable[[Engine, str, Mapping[str, str]], "_UrlQuery"]
 
 _ReadQuery = MapKeyQuery | ListIndexQuery | ListRangeQuery
 
@@ -214,7 +214,7 @@ async def _verdict(request: Request[Any, Any, Any], verify: Callable[[bytes], Aw
 # --- queries by GET ---------------------------------------------------------------------------------------------------
 
 
-class _Query(NamedTuple):
+class _UrlQuery(NamedTuple):
     """A query that a URL asks: the request as of a POST, and what answers it."""
 
     request: Struct
@@ -280,11 +280,11 @@ def _integer(name: str, text: str) -> int:
     return int(text)
 
 
-def _ask_resolve(engine: Engine, root: str, given: Mapping[str, str]) -> _Query:
-    return _Query(ResolveRequest(root=root, segments=_segments(given.get("path", ""))), engine.resolve)
+def _ask_resolve(engine: Engine, root: str, given: Mapping[str, str]) -> _UrlQuery:
+    return _UrlQuery(ResolveRequest(root=root, segments=_segments(given.get("path", ""))), engine.resolve)
 
 
-def _ask_read(engine: Engine, root: str, given: Mapping[str, str]) -> _Query:
+def _ask_read(engine: Engine, root: str, given: Mapping[str, str]) -> _UrlQuery:
     match sorted(given):
         case ["path"]:
             query: _ReadQuery = MapKeyQuery(segments=_segments(given["path"]))
@@ -295,21 +295,21 @@ def _ask_read(engine: Engine, root: str, given: Mapping[str, str]) -> _Query:
             query = ListRangeQuery(start=_integer("start", given["start"]), end=end)
         case _:
             raise InvalidInput("query parameters: expected path, or index, or start with or without end")
-    return _Query(ReadRequest(root=root, query=query), engine.read)
+    return _UrlQuery(ReadRequest(root=root, query=query), engine.read)
 
 
-def _ask_map_proof(engine: Engine, root: str, given: Mapping[str, str]) -> _Query:
-    return _Query(MapProofRequest(root=root, key=_segments(given.get("path", ""))), engine.map_proof)
+def _ask_map_proof(engine: Engine, root: str, given: Mapping[str, str]) -> _UrlQuery:
+    return _UrlQuery(MapProofRequest(root=root, key=_segments(given.get("path", ""))), engine.map_proof)
 
 
-def _ask_scan(engine: Engine, root: str, given: Mapping[str, str]) -> _Query:
+def _ask_scan(engine: Engine, root: str, given: Mapping[str, str]) -> _UrlQuery:
     request = ScanRequest(
         root=root,
         prefix=_segments(given.get("prefix", "")),
         after=_segments(given["after"]) if "after" in given else msgspec.UNSET,
         limit=_integer("limit", given["limit"]) if "limit" in given else msgspec.UNSET,
     )
-    return _Query(request, engine.scan)
+    return _UrlQuery(request, engine.scan)
 
 
 _PATH: Final = {"path": "The path in text form: segments joined by `/`."}

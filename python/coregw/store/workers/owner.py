@@ -122,7 +122,7 @@ class _Worker(WorkerCalls):
             self._on_report(report)
 
 
-class _Upload:
+class _WorkerUpload:
     """An upload in progress, one call at a time. It ends by a call of the worker, or by `_Payloads.close`."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class _Payloads(PayloadCalls):
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._uploads: dict[int, _Upload] = {}
+        self._uploads: dict[int, _WorkerUpload] = {}
 
     async def read_piece(self, multihash: bytes, start: int, end: int | None) -> bytes:
         boundary = (start // CHUNK_BYTES + 1) * CHUNK_BYTES
@@ -144,12 +144,12 @@ class _Payloads(PayloadCalls):
         return b"".join([piece async for piece in self._store.read_payload(multihash, start, stop)])
 
     async def write_chunk(self, upload: int, chunk: bytes) -> None:
-        in_progress = self._uploads.setdefault(upload, _Upload())
+        in_progress = self._uploads.setdefault(upload, _WorkerUpload())
         async with in_progress.lock:
             await (await self._writer(in_progress)).write(chunk)
 
     async def commit_payload(self, upload: int, last: bytes, multihash: bytes) -> bool:
-        in_progress = self._uploads.pop(upload, None) or _Upload()
+        in_progress = self._uploads.pop(upload, None) or _WorkerUpload()
         async with in_progress.lock, in_progress.exit:
             writer = await self._writer(in_progress)
             await writer.write(last)
@@ -166,7 +166,7 @@ class _Payloads(PayloadCalls):
         for upload in list(self._uploads):
             await self.abort_payload(upload)
 
-    async def _writer(self, upload: _Upload) -> PayloadWriter:
+    async def _writer(self, upload: _WorkerUpload) -> PayloadWriter:
         if upload.writer is None:
             upload.writer = await upload.exit.enter_async_context(self._store.begin_payload())
         return upload.writer

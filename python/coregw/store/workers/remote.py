@@ -312,7 +312,7 @@ class RemotePayloadWriter(ChunkWriter):
         super()._require_open()
 
 
-class _Call(NamedTuple):
+class _OwnerCall(NamedTuple):
     """A call without a response; see `_Connection.call`."""
 
     name: str
@@ -328,7 +328,7 @@ class _Connection(FrameProtocol):
         self.numbers = itertools.count()
         self.expiries = 0
         self._on_lost = on_lost
-        self._waiting: dict[int, _Call] = {}
+        self._waiting: dict[int, _OwnerCall] = {}
         self.uploads = partial(_place_for, asyncio.Semaphore(_PLACES))
         self.downloads = partial(_place_for, asyncio.Semaphore(_PLACES))
         self._closed_because: str | None = None
@@ -356,7 +356,7 @@ class _Connection(FrameProtocol):
             _leave(places)
             raise
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = _Call(name, future, places)
+        self._waiting[number] = _OwnerCall(name, future, places)
         self.send(Request(number, name, encoded), is_ordered=name in _UPLOAD_CALLS)
         del encoded, arguments  # not held until the response
         return await future
