@@ -32,6 +32,7 @@ RAW = 0x55
 DATA = bytes(range(256)) * (3 * CHUNK_BYTES // 256)
 
 
+@pytest.mark.slow
 @rows("size", [2, 5000])
 @rows("at_once", [1, 100])
 def test_an_answer_in_tiny_chunks_takes_as_much_memory_as_its_bytes(size: int, at_once: int) -> None:

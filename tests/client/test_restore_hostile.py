@@ -173,7 +173,7 @@ def left_over(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("how", ["new", "existing", "dry run", "compared"])
+@pytest.mark.parametrize("how", ["new", "existing", "dry run", pytest.param("compared", marks=pytest.mark.slow)])
 def test_a_small_list_of_petabytes_is_refused_at_once(
     gateway: str, client: Client, tree: Callable[..., str], restore: Restore, tmp_path: Path, how: str
 ) -> None:
@@ -304,6 +304,7 @@ def deep_path(tmp_path: Path) -> Iterator[Path]:
             remove_tree(cursor.folder, name)
 
 
+@pytest.mark.slow
 def test_depth_costs_no_more_than_its_names(gateway: str, client: Client, deep_path: Path) -> None:
     tmp_path = deep_path
     root = nested_trees(client, 4, 2_048)  # 8,192 folders

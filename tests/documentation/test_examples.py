@@ -77,8 +77,9 @@ def first_line(document: Document, region: Region) -> str:
     return document.text[start:].split("\n", 2)[1]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", WITH_EXAMPLES)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[] if page == "README.md" else pytest.mark.slow) for page in WITH_EXAMPLES]
+)
 def test_the_examples_of_a_page_work(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     how = PAGES.get(page, Page())
     if how.program is not None and shutil.which(how.program) is None:

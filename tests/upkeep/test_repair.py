@@ -115,6 +115,7 @@ def test_a_repair_of_a_sound_store_loses_nothing(bases: dict[str, Base], tmp_pat
     assert fsck(tmp_path / "data").returncode == 0
 
 
+@pytest.mark.slow
 def test_each_of_several_logs_is_missed_and_what_it_had_may_be_lost(tmp_path: Path) -> None:
     logs = killed_with_several_logs(tmp_path / "whole")
     assert fsck(tmp_path / "whole").returncode == 0

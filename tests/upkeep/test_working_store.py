@@ -146,6 +146,7 @@ async def collect_forever(store: CollectableStore, removed: list[int]) -> None:
         await asyncio.sleep(0.1)
 
 
+@pytest.mark.slow
 async def test_a_backup_during_writes_and_collections_is_sound_and_has_what_was_acknowledged_before(
     shared: CollectableStore, destination: Path, tmp_path: Path
 ) -> None:
@@ -194,6 +195,7 @@ class Interrupted(Exception):
     """Raised by a report, wherever it is called."""
 
 
+@pytest.mark.slow
 async def test_an_interrupted_backup_is_continued_wherever_it_stopped(destination: Path, tmp_path: Path) -> None:
     source = MemoryStore(slice_seconds=0.0)
     root = (await fill(source))[1]

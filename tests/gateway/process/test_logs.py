@@ -196,6 +196,7 @@ def test_paths_are_logged_without_contents_and_control_characters(path: str, sho
     assert loggable_path(path) == shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_log_that_nobody_reads_stops_nothing_and_what_is_dropped_is_counted(tmp_path: Path, workers: int) -> None:
     """Lines of 600 bytes: a pipe holds 64 KiB of them, and each process a mebibyte."""

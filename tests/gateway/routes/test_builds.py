@@ -129,6 +129,7 @@ def unnamed_files(pid: int) -> int:
     return sum(name.endswith("(deleted)") and ".sst" not in name and ".log" not in name for name in open_files(pid))
 
 
+@pytest.mark.slow
 def test_a_killed_build_leaves_no_root_and_no_files_and_can_be_repeated(tmp_path: Path) -> None:
     data, root = tmp_path / "data", root_of(0, 60_000)
     body = b"".join(lines(0, 60_000))
@@ -185,6 +186,7 @@ def test_slow_builds_keep_no_place_from_others() -> None:
             assert b" 201 " not in serving.everything(connection)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_memory_does_not_grow_with_the_number_of_arcs(tmp_path: Path) -> None:
     """The same arcs in one JSON object would take 250 MiB more in the second case than in the first."""

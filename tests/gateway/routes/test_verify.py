@@ -15,7 +15,15 @@ from vector_cases import load
 Ask = Callable[..., httpx2.Response]
 Refusal = Callable[[httpx2.Response, int, str], str]
 _PROFILES = {"resolve": "core.resolve/v0alpha1", "read": "core.read/v0alpha1"}
-_CASES = [case for name in ("operations", "hostile") for case in load(name) if case["operation"] in _PROFILES]
+# One case of each kind: all run in core/test_vectors.py, and a route only passes on what the verifier says.
+_CASES = [
+    *{
+        (case["operation"], case["valid"], case["why"]): case
+        for name in ("operations", "hostile")
+        for case in load(name)
+        if case["operation"] in _PROFILES
+    }.values()
+]
 
 
 def _case(operation: str) -> dict[str, Any]:
@@ -48,7 +56,7 @@ def test_verdicts_match_the_vectors(ask: Ask, operation: str) -> None:
                 "unknown_profile",
                 "kind_mismatch",
             }
-    assert verdicts[200] > 300
+    assert verdicts[200] > 30
     assert verdicts[400] > 0
 
 
