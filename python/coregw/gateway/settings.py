@@ -114,8 +114,8 @@ class Settings:
     worker_threads: int = _setting(4, "Threads for long queries, root creations and mutations.", least=1, most=256)
     heavy_requests: int = _setting(
         2,
-        "Root creations, mutations and CARs in memory over 1 MiB at once. As many builds from lines are stored at once, "
-        "and as many trees checked for completeness.",
+        "Root creations, mutations and CARs in memory over 1 MiB at once. As many builds from lines are stored at "
+        "once, and as many trees checked for completeness.",
         least=1,
     )
     long_queries: int = _setting(4, "Concurrent queries and batches of over a millisecond; more wait.", least=1)
