@@ -1055,8 +1055,7 @@ class FolderWriter:
 class PayloadSink:
     """Takes the answers to one request of a `FolderWriter`: a CAR with the payloads that `cids` names.
 
-    After an answer that was truncated, the rest of the payload in which it ended may follow (`continued`), then another
-    CAR (`restart`).
+    After an answer that was truncated, another CAR may follow (`restart`).
     """
 
     @property
@@ -1084,16 +1083,6 @@ class PayloadSink:
 
     def writelines(self, chunks: Sequence[Buffer]) -> None:
         """Take the next bytes of the answer as several chunks. O(chunks). Waits and raises as `write`."""
-
-    def continued(self) -> tuple[str, int] | None:
-        """Return the payload in which the last answer ended, and the byte from which on it is taken next.
-
-        None if `restart` has to be called. What is written next is the rest of that payload, without a head. If it has
-        another hash then, all of it is requested again.
-        """
-
-    def restart_continued(self) -> None:
-        """Forget the part of the payload that `continued` has returned: its first byte is written next."""
 
     def restart(self) -> None:
         """Keep the payloads that are complete. The answer to a request for `cids`, the others, is written next."""

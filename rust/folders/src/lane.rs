@@ -1,7 +1,6 @@
 //! The answers to one request for payloads: their bytes in order, as they come, and the thread that works on them.
 //!
-//! An answer that is truncated is followed by others: by the rest of the payload in which it ended, then by an answer with
-//! those payloads that are not complete. The hash of a payload decides, whichever answers it is from.
+//! An answer that is truncated is followed by another, with those payloads that are not complete.
 //!
 //! Any number of lanes are open at once. A thread works on one lane at a time, and no lane has two threads, so the bytes
 //! of an answer are parsed, hashed and written in their order.
@@ -23,8 +22,6 @@ use crate::writer::{Job, Writing};
 const COLLECTED_BYTES: u64 = 1 << 20;
 /// so many bytes at a time, at least.
 const WRITTEN_BYTES: usize = 256 << 10;
-/// A truncated payload is continued if so many bytes of it have come. Otherwise it is requested again with others.
-const CONTINUED_BYTES: u64 = 64 << 10;
 
 /// Bytes of an answer, wherever they are held.
 pub type Received = Box<dyn AsRef<[u8]> + Send + Sync>;
@@ -60,12 +57,6 @@ struct Stream {
     completed: u64,
     /// Whether an earlier answer may have left bytes in the files.
     is_repeated: bool,
-    /// Whether the payload that is read is from several answers.
-    is_continued: bool,
-    /// Whether a payload from several answers was not what its CID says: which of them was wrong is unknown, so what
-    /// follows is ignored, and no payload is continued any more.
-    is_spoiled: bool,
-    may_continue: bool,
 }
 
 impl Lane {
@@ -79,9 +70,6 @@ impl Lane {
             last: LastFolder::default(),
             completed: 0,
             is_repeated: false,
-            is_continued: false,
-            is_spoiled: false,
-            may_continue: true,
         });
         Self { inbox: Mutex::default(), idle: Condvar::new(), stream, request, max_bytes }
     }
@@ -106,46 +94,21 @@ impl Lane {
         }
     }
 
-    /// Bytes that no other answer needs to have, as far as is known.
+    /// Bytes of complete payloads, which no other answer needs to have.
     pub fn received(&self) -> u64 {
         self.wait();
-        let stream = locked(&self.stream);
-        stream.completed + stream.reader.unfinished().map_or(0, |(_, start)| start)
-    }
-
-    /// The payload in which the last answer ended, if its rest may come next, and where that begins.
-    pub fn continued(&self) -> Option<(&PlannedPayload, u64)> {
-        self.wait();
-        let mut stream = locked(&self.stream);
-        let (index, start) = stream.reader.unfinished()?;
-        if !stream.may_continue || stream.is_spoiled || start < CONTINUED_BYTES {
-            return None;
-        }
-        stream.is_continued = true;
-        Some((self.request.payload(stream.asked[index] as usize), start))
-    }
-
-    /// Forgets a part of the payload that is continued: it comes from its first byte.
-    pub fn restart_continued(&self) {
-        self.wait();
-        let mut stream = locked(&self.stream);
-        stream.reader.restart_unfinished();
-        stream.collected.clear();
-        stream.is_repeated = true;
+        locked(&self.stream).completed
     }
 
     /// Keeps the payloads that are complete: an answer with the others is next.
     pub fn restart(&self) {
         self.wait();
         let mut stream = locked(&self.stream);
-        let is_unfinished = stream.reader.unfinished().is_some();
-        stream.may_continue &= !(stream.is_spoiled || stream.is_continued && is_unfinished);
-        stream.is_repeated |= is_unfinished || stream.is_spoiled;
+        stream.is_repeated |= stream.reader.is_in_payload();
         let is_missing = |&index: &u32| !self.request.payload(index as usize).is_done.load(Ordering::Acquire);
         stream.asked = (0..).take(self.request.indices.len()).filter(is_missing).collect();
         stream.reader = reader(&self.request, &stream.asked, self.max_bytes);
         stream.collected.clear();
-        (stream.is_continued, stream.is_spoiled) = (false, false);
     }
 
     /// Waits until all that has come is worked on, and checks that the answer is complete.
@@ -197,12 +160,9 @@ fn reader(request: &Request, asked: &[u32], max_bytes: u64) -> PayloadReader {
 
 impl Stream {
     fn read(&mut self, request: &Request, chunk: &[u8], work: &Writing) -> Result<(), RestoreFailure> {
-        if self.is_spoiled {
-            return Ok(());
-        }
         let batch = &request.batch;
         let Self { asked, reader, collected, last, completed, is_repeated, .. } = self;
-        let read = reader.feed(chunk, |part| {
+        reader.feed(chunk, |part| {
             let payload = request.payload(asked[part.index] as usize);
             if part.is_last {
                 *completed += part.size;
@@ -214,14 +174,7 @@ impl Stream {
                 shorten(batch, payload, last, work)?;
             }
             take((batch, payload), &part, collected, last, work)
-        });
-        match read {
-            Err(RestoreFailure::Core(Error::Proof { .. })) if self.is_continued => {
-                self.is_spoiled = true;
-                Ok(())
-            }
-            read => read,
-        }
+        })
     }
 }
 

@@ -11,22 +11,25 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from msgspec.structs import replace
 
 from coregw._core import CarReader, Cid, car_header
 from coregw.client.operations.car_import import Advance, check_trees
-from coregw.client.operations.payloads import MIN_CONTINUED_BYTES, Calls, without_head
+from coregw.client.operations.payloads import payload_call, without_head
 from coregw.client.operations.steps import Steps
 from coregw.client.settings import ClientSettings
 from coregw.client.transport.exchange import Call
 from coregw.durability import NewFile
-from coregw.errors import InvalidInput, NotFound, ProofError, TooLarge, Unavailable
+from coregw.errors import CoregwError, InvalidInput, NotFound, ProofError, TooLarge, Unavailable
 from coregw.messages.roots import CAR_V2_START
 from coregw.verify import CidLike
 
 __all__ = ["ExportedCar", "NewCar"]
+
+_MIN_CONTINUED_BYTES: Final = 64 << 10
+"""A truncated payload is continued if this many bytes of it have come. Otherwise it is requested again with others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ class NewCar:
             Unavailable: Every attempt was truncated.
         """
         calls = _ExportCalls(self._settings, self)
-        call = calls.next()
+        call: Call | None = calls.next()
         while call is not None:
             try:
                 yield call
@@ -154,7 +157,7 @@ class NewCar:
         self._file.write(chunk)
         self._progress(len(chunk))
 
-    # What continues an answer (`coregw.client.operations.payloads.Continued`)
+    # What continues an answer
 
     @property
     def received(self) -> int:
@@ -167,7 +170,7 @@ class NewCar:
             return None
         cid, start = unfinished
         count = self._reader.bytes - start
-        if count < MIN_CONTINUED_BYTES:
+        if count < _MIN_CONTINUED_BYTES:
             return None
         self._is_continued = True
         return cid.text, count
@@ -212,11 +215,55 @@ class NewCar:
         return ProofError(f"{self._what}: {error.message}", check="car")
 
 
-class _ExportCalls(Calls):
-    def __init__(self, settings: ClientSettings, new: NewCar) -> None:
-        super().__init__(settings, new)
-        self._new = new
+class _ExportCalls:
+    """The calls that bring a CAR (`coregw.client.transport.exchange.Divided`).
 
-    def _others(self) -> Call:
+    After a truncated answer, the rest of the payload in which it ended is requested by its range, then the blocks that
+    have not come.
+
+    Attributes:
+        is_single: Whether the last call requests the rest of a single payload.
+    """
+
+    def __init__(self, settings: ClientSettings, new: NewCar) -> None:
+        self._settings = settings
+        self._new = new
+        self.is_single = False
+
+    @property
+    def done(self) -> int:
+        """Number of bytes that need not come again."""
+        return self._new.received
+
+    def rest(self, _: CoregwError) -> Call:
+        """Return the call to make after one that has failed."""
+        if (continued := self._new.continued()) is None:
+            return self.next()
+        self.is_single = True
+        cid, start = continued
+        rest = _Rest(self._new, start)
+        return replace(payload_call(self._settings, cid, None), sink=rest.restarted, partial=rest, divided=self)
+
+    def next(self) -> Call:
+        """Return the call for all blocks that are not complete."""
         call = self._new.restart(self.is_single)
+        self.is_single = False
         return replace(call, sink=lambda: self._new, divided=self)
+
+
+class _Rest:
+    """A payload of which a receiver has a part (`coregw.client.transport.exchange.PartialAnswer`)."""
+
+    def __init__(self, receiver: NewCar, size: int) -> None:
+        self._receiver = receiver
+        self.size = size
+        self.senders: set[str] = set()  # the receiver requests all of it if the hash is wrong, whoever sent it
+
+    def restarted(self) -> Self:
+        self._receiver.restart_continued()
+        self.size = 0
+        return self
+
+    def write(self, chunk: bytes) -> None:
+        self.size += len(chunk)
+        self._receiver.write(chunk)

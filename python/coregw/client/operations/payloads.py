@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol, Self
+from typing import BinaryIO, Final, Protocol
 
 from msgspec.structs import replace
 
@@ -26,9 +25,6 @@ from coregw.verify import Buffer, CidLike
 __all__ = [
     "MAX_HEAD_BYTES",
     "MAX_VARINT_BYTES",
-    "MIN_CONTINUED_BYTES",
-    "Calls",
-    "Continued",
     "ReceivedPayloads",
     "Receiver",
     "download",
@@ -49,9 +45,6 @@ MAX_VARINT_BYTES: Final = 9
 _MEMORY_BYTES: Final = 24 << 20
 
 _CHUNK_BYTES: Final = 1 << 20
-
-MIN_CONTINUED_BYTES: Final = 64 << 10
-"""A truncated payload is continued if this many bytes of it have come. Otherwise it is requested again with others."""
 
 
 class ReceivedPayloads(SpooledBody):
@@ -76,12 +69,10 @@ class ReceivedPayloads(SpooledBody):
         self._reader = self._new_reader()
         self._position = 0  # of the first payload that the next answer may have
         self._head = b""  # of an answer that continues another: the part that is not received yet
-        self._is_continued = self._is_spoiled = False
-        self._may_continue = True
 
     @property
     def received(self) -> int:
-        """Number of bytes that need not come again."""
+        """Number of bytes that need not come again, unless they are of a payload that is not complete."""
         return self._reader.bytes
 
     @property
@@ -94,27 +85,9 @@ class ReceivedPayloads(SpooledBody):
         """The sum of their sizes in bytes; None if it is not known."""
         return self._known
 
-    def continued(self) -> tuple[str, int] | None:
-        """Return the payload in which the last answer ended, and the byte from which on it is written next."""
-        try:
-            cid, start, _ = self._block(self._whole())
-        except (ProofError, InvalidInput):  # of what there is of its head
-            return None
-        count = self._file.seek(0, 2) - start
-        if self._is_spoiled or not self._may_continue or count < MIN_CONTINUED_BYTES:
-            return None
-        self._is_continued = True
-        return cid.text, count
-
-    def restart_continued(self) -> None:
-        """Forget the part of that payload: its first byte is written next."""
-        self._rewind(self._block(self._whole())[1])
-
     def restart(self) -> None:
         """Keep the payloads that are complete. The answer to a request for `cids` is written next."""
         end = self._whole()
-        self._may_continue &= not self._is_spoiled and not (self._is_continued and end < self._file.seek(0, 2))
-        self._is_continued = self._is_spoiled = False
         self._rewind(end)
         self._head = payload_car_header() if end else b""
 
@@ -122,16 +95,11 @@ class ReceivedPayloads(SpooledBody):
         """Check and keep the next chunk. Raises `ProofError` if it is not of a CAR of valid payloads."""
         if self._head:
             self._head, chunk = without_head(self._head, chunk, f"{self._what}: the answer is not a CAR of payloads")
-        if self._is_spoiled:
-            return
         try:
             self._reader.feed(chunk)
         except TooLarge:
             raise
         except InvalidInput as error:
-            if self._is_continued:  # which answer was wrong is unknown: one has to have all of the payload
-                self._is_spoiled = True
-                return
             raise ProofError(f"{self._what}: {error.message}", check="payload hash") from None
         super().write(chunk)
 
@@ -237,78 +205,6 @@ def without_head(head: bytes, chunk: bytes, message: str) -> tuple[bytes, bytes]
     return head[len(begin) :], rest
 
 
-class Continued(Sink, Protocol):
-    """What receives blocks, and knows what it has."""
-
-    @property
-    def received(self) -> int:
-        """Number of bytes that need not come again."""
-
-    def continued(self) -> tuple[str, int] | None:
-        """Return the payload in which the last answer ended, and the byte from which on it is written next."""
-
-    def restart_continued(self) -> None:
-        """Forget the part of that payload: its first byte is written next."""
-
-
-class Calls(ABC):
-    """The calls that bring an answer (`coregw.client.transport.exchange.Divided`).
-
-    After a truncated answer, the rest of the payload in which it ended is requested by its range, then the blocks that
-    have not come.
-
-    Attributes:
-        is_single: Whether the last call requests the rest of a single payload.
-    """
-
-    def __init__(self, settings: ClientSettings, receiver: Continued) -> None:
-        self._settings = settings
-        self._continued = receiver
-        self.is_single = False
-
-    @property
-    def done(self) -> int:
-        """Number of bytes that need not come again."""
-        return self._continued.received
-
-    def rest(self, _: CoregwError) -> Call | None:
-        """Return the call to make after one that has failed; None if nothing is left."""
-        if (continued := self._continued.continued()) is None:
-            return self.next()
-        self.is_single = True
-        cid, start = continued
-        rest = _Rest(self._continued, start)
-        return replace(payload_call(self._settings, cid, None), sink=rest.restarted, partial=rest, divided=self)
-
-    def next(self) -> Call | None:
-        """Return the call for all blocks that are not complete; None if there are none."""
-        call = self._others()
-        self.is_single = False
-        return call
-
-    @abstractmethod
-    def _others(self) -> Call | None:
-        """Return the call for all blocks that are not complete; None if there are none."""
-
-
-class _Rest:
-    """A payload of which a receiver has a part (`coregw.client.transport.exchange.PartialAnswer`)."""
-
-    def __init__(self, receiver: Continued, size: int) -> None:
-        self._receiver = receiver
-        self.size = size
-        self.senders: set[str] = set()  # the receiver requests all of it if the hash is wrong, whoever sent it
-
-    def restarted(self) -> Self:
-        self._receiver.restart_continued()
-        self.size = 0
-        return self
-
-    def write(self, chunk: bytes) -> None:
-        self.size += len(chunk)
-        self._receiver.write(chunk)
-
-
 def payload_call(settings: ClientSettings, cid: CidLike, max_bytes: int | None) -> Call:
     """Return the call for a payload of at most `max_bytes`, by default ``max_payload_bytes``."""
     text = _core.Cid(cid).text
@@ -353,15 +249,17 @@ def get_payload(settings: ClientSettings, cid: CidLike, max_bytes: int | None = 
 
 def get_payloads(settings: ClientSettings, receiver: Receiver) -> Steps[None]:
     """Steps of `AsyncClient.get_payloads`, which describes arguments and errors."""
-    calls = _ReceiverCalls(settings, receiver)
-    call = calls.next()
-    while call is not None:
+    call = _ReceiverCalls(settings, receiver).next()
+    if call is not None:
         yield call
-        call = calls.next() if calls.is_single else None
 
 
-class Receiver(Continued, Protocol):
+class Receiver(Sink, Protocol):
     """What receives payloads: `coregw._core.PayloadSink`, or `coregw.client.operations.payloads.ReceivedPayloads`."""
+
+    @property
+    def received(self) -> int:
+        """Number of bytes that need not come again."""
 
     @property
     def cids(self) -> list[str]:
@@ -375,12 +273,28 @@ class Receiver(Continued, Protocol):
         """Keep the payloads that are complete. The answer to a request for `cids` is written next."""
 
 
-class _ReceiverCalls(Calls):
+class _ReceiverCalls:
+    """The calls that bring payloads (`coregw.client.transport.exchange.Divided`).
+
+    After a truncated answer, the payloads that have not come are requested, the one in which it ended from its first
+    byte: those of files are short, and longer ones are better requested one by one.
+    """
+
     def __init__(self, settings: ClientSettings, receiver: Receiver) -> None:
-        super().__init__(settings, receiver)
+        self._settings = settings
         self._receiver = receiver
 
-    def _others(self) -> Call | None:
+    @property
+    def done(self) -> int:
+        """Number of bytes that need not come again."""
+        return self._receiver.received
+
+    def rest(self, _: CoregwError) -> Call | None:
+        """Return the call to make after one that has failed; None if nothing is left."""
+        return self.next()
+
+    def next(self) -> Call | None:
+        """Return the call for all payloads that are not complete; None if there are none."""
         receiver = self._receiver
         receiver.restart()
         if not (cids := receiver.cids):

@@ -94,20 +94,9 @@ impl PayloadReader {
         }
     }
 
-    /// The payload of which a part was passed on but not all: its index, and the length of that part.
-    pub fn unfinished(&self) -> Option<(usize, u64)> {
-        match self.state {
-            State::Payload(index, _, start, _) => Some((index, start)),
-            _ => None,
-        }
-    }
-
-    /// Forgets the part of the [unfinished](Self::unfinished) payload: its first byte is read next.
-    pub fn restart_unfinished(&mut self) {
-        if let State::Payload(_, _, start, check) = &mut self.state {
-            *start = 0;
-            **check = Check::new(&{ *check.cid() });
-        }
+    /// Whether a part of a payload was passed on but not all.
+    pub fn is_in_payload(&self) -> bool {
+        matches!(self.state, State::Payload(..))
     }
 
     /// Collects some bytes of a header, a length or a CID, and returns how many.

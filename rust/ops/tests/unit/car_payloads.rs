@@ -51,31 +51,6 @@ fn payloads_are_read_from_chunks_of_any_size() {
 }
 
 #[test]
-fn an_unfinished_payload_is_continued_by_its_bytes_alone() {
-    let data: Vec<u8> = (0..5000).map(|index| (index % 251) as u8).collect();
-    let answer = car(&[(cid(b"a"), b"a"), (cid(&data), &data)]);
-    for restarts in [false, true] {
-        let mut reader = PayloadReader::new(vec![cid(b"a"), cid(&data)], 1 << 20);
-        let mut ends = vec![];
-        let mut take = |part: PayloadPart<'_>| -> Result<()> {
-            ends.push((part.index, part.start + part.bytes.len() as u64, part.is_last));
-            Ok(())
-        };
-        reader.feed(&answer[..answer.len() - 4000], &mut take).expect("valid");
-        assert_eq!(reader.unfinished(), Some((1, 1000)));
-        let rest = if restarts { &data[..] } else { &data[1000..] };
-        if restarts {
-            reader.restart_unfinished();
-            assert_eq!(reader.unfinished(), Some((1, 0)));
-        }
-        reader.feed(&rest[..500], &mut take).expect("valid");
-        reader.feed(&rest[500..], &mut take).expect("valid");
-        assert_eq!((reader.unfinished(), reader.check_end()), (None, Ok(())));
-        assert_eq!(ends.last(), Some(&(1, 5000, true)));
-    }
-}
-
-#[test]
 fn every_other_answer_is_refused() {
     let (a, b) = (&b"first payload"[..], &b"second payload"[..]);
     let requested = [cid(a), cid(b)];

@@ -359,8 +359,7 @@ impl FolderWriter {
 
 /// Takes the answers to one request of a `FolderWriter`: a CAR with the payloads that `cids` names.
 ///
-/// After an answer that was truncated, the rest of the payload in which it ended may follow (`continued`), then another
-/// CAR (`restart`).
+/// After an answer that was truncated, another CAR may follow (`restart`).
 #[pyclass(frozen, module = "coregw._core")]
 pub struct PayloadSink {
     lane: Arc<Lane>,
@@ -409,20 +408,6 @@ impl PayloadSink {
             py.detach(|| work.wait_for_room());
         }
         self.shared.raise(py)
-    }
-
-    /// Return the payload in which the last answer ended, and the byte from which on it is taken next.
-    ///
-    /// None if `restart` has to be called. What is written next is the rest of that payload, without a head. If it has
-    /// another hash then, all of it is requested again.
-    fn continued<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, PyString>, u64)> {
-        let (payload, start) = py.detach(|| self.lane.continued())?;
-        Some((text(py, &payload.cid()), start))
-    }
-
-    /// Forget the part of the payload that `continued` has returned: its first byte is written next.
-    fn restart_continued(&self, py: Python<'_>) {
-        py.detach(|| self.lane.restart_continued());
     }
 
     /// Keep the payloads that are complete. The answer to a request for `cids`, the others, is written next.
