@@ -10,8 +10,8 @@
 //! A value is the bytes of a field; if a request has several lines of it, they are joined with commas (RFC 9110 section
 //! 5.3). Malformed values are no errors: each function says what they stand for. All work is linear in the value's length.
 //!
-//! With the feature `server`, on Unix: `guard` has the bytes of a connection, `server` the connections of hyper, `proxy`
-//! the requests that another server answers, and `problem` the answers of the front itself.
+//! With the feature `server`, on Unix: `guard` has the bytes of a connection, `server` the connections of hyper, `tls` their
+//! encryption, `proxy` the requests that another server answers, and `problem` the answers of the front itself.
 #![forbid(unsafe_code)]
 
 pub mod conditions;
@@ -26,6 +26,8 @@ pub mod problem;
 pub mod proxy;
 #[cfg(all(unix, feature = "server"))]
 pub mod server;
+#[cfg(all(unix, feature = "server"))]
+pub mod tls;
 
 /// `text` without optional whitespace (RFC 9110 section 5.6.3) at both ends.
 fn trimmed(text: &[u8]) -> &[u8] {

@@ -22,14 +22,15 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::Semaphore;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::framing::Limits;
 use crate::guard::{Deadlines, Guarded, Open, Shared};
 use crate::origins::{Origins, Refusal, Source};
 use crate::problem::Problem;
+use crate::tls::Tls;
 
 /// HTTP/2: what a client may have open at once, and the octets that it may send before it is told to go on.
 const MAX_STREAMS: u32 = 100;
@@ -81,10 +82,11 @@ pub struct Rules {
 }
 
 /// A socket that listens.
-#[derive(Debug)]
 pub enum Listener {
     /// Of an address of this machine.
     Tcp(TcpListener),
+    /// The same, for connections by TLS.
+    Tls(TcpListener, Arc<Tls>),
     /// Of a path.
     Unix(UnixListener),
 }
@@ -122,10 +124,16 @@ impl<S: Service> Server<S> {
         loop {
             let accepted = match listener {
                 Listener::Tcp(tcp) => tcp.accept().await.map(|(stream, address)| {
-                    let _ = stream.set_nodelay(true); // the first write is the whole head
-                    self.open(stream, Some(address), graceful);
+                    self.open(async { Ok(prompt(stream)) }, Some(address), graceful);
                 }),
-                Listener::Unix(unix) => unix.accept().await.map(|(stream, _)| self.open(stream, None, graceful)),
+                Listener::Tls(tcp, tls) => tcp.accept().await.map(|(stream, address)| {
+                    let (tls, deadline) = (Arc::clone(tls), self.rules.deadlines.head);
+                    let opening = async move { timeout(deadline, tls.accept(prompt(stream))).await? };
+                    self.open(opening, Some(address), graceful);
+                }),
+                Listener::Unix(unix) => {
+                    unix.accept().await.map(|(stream, _)| self.open(async { Ok(stream) }, None, graceful))
+                }
             };
             if accepted.is_err_and(|error| !is_of_client(&error)) {
                 sleep(EXHAUSTED).await;
@@ -134,22 +142,27 @@ impl<S: Service> Server<S> {
     }
 
     /// Serves a connection in a task of its own, if there is a place for it; otherwise closes it.
-    fn open<T>(self: &Arc<Self>, stream: T, client: Option<SocketAddr>, graceful: &GracefulShutdown)
-    where
+    fn open<T>(
+        self: &Arc<Self>,
+        opening: impl Future<Output = io::Result<T>> + Send + 'static,
+        client: Option<SocketAddr>,
+        graceful: &GracefulShutdown,
+    ) where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return };
-        let guarded = Guarded::new(stream, self.rules.limits, self.rules.deadlines);
-        let shared = guarded.shared();
-        let server = Arc::clone(self);
-        let service = service_fn(move |request| {
-            let (server, shared) = (Arc::clone(&server), Arc::clone(&shared));
-            async move { Ok::<_, Infallible>(server.respond(request, client, &shared).await) }
-        });
-        let connection = builder(&self.rules).serve_connection(TokioIo::new(guarded), service).into_owned();
-        let connection = graceful.watch(connection);
+        let (server, watcher) = (Arc::clone(self), graceful.watcher());
         tokio::spawn(async move {
-            let _ = connection.await; // the client has gone, or was told what is wrong
+            let Ok(stream) = opening.await else { return };
+            let guarded = Guarded::new(stream, server.rules.limits, server.rules.deadlines);
+            let shared = guarded.shared();
+            let builder = builder(&server.rules);
+            let service = service_fn(move |request| {
+                let (server, shared) = (Arc::clone(&server), Arc::clone(&shared));
+                async move { Ok::<_, Infallible>(server.respond(request, client, &shared).await) }
+            });
+            let connection = builder.serve_connection(TokioIo::new(guarded), service);
+            let _ = watcher.watch(connection.into_owned()).await; // the client has gone, or was told what is wrong
             drop(place);
         });
     }
@@ -262,6 +275,12 @@ impl Body for Held {
             Answer::Parts(body) => body.size_hint(),
         }
     }
+}
+
+/// A connection whose first write is sent at once: it is the whole head.
+fn prompt(stream: TcpStream) -> TcpStream {
+    let _ = stream.set_nodelay(true); // it only is slower without
+    stream
 }
 
 fn builder(rules: &Rules) -> auto::Builder<TokioExecutor> {

@@ -2,7 +2,7 @@
 #![cfg(unix)]
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,12 +13,15 @@ use coregw_front::guard::Deadlines;
 use coregw_front::origins::Origins;
 use coregw_front::proxy::Upstream;
 use coregw_front::server::{Answer, Listener, Rules, Server, Service};
+use coregw_front::tls::Tls;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::oneshot;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -60,6 +63,10 @@ struct Running {
 }
 
 async fn start(upstream: Option<PathBuf>) -> Running {
+    start_with(upstream, Listener::Tcp).await
+}
+
+async fn start_with(upstream: Option<PathBuf>, listen: impl FnOnce(TcpListener) -> Listener) -> Running {
     let second = Duration::from_secs(1);
     let rules = Rules {
         origins: Origins::new("auto", "none", "127.0.0.1").expect("hosts"),
@@ -69,11 +76,12 @@ async fn start(upstream: Option<PathBuf>) -> Running {
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
+    let listener = listen(listener);
     let (stop, stopped) = oneshot::channel();
     let service = Echo(upstream.map(|path| Upstream::new(path, 4 * second)));
     let ended = tokio::spawn(async move {
         let stopped = async move { drop(stopped.await) };
-        Server::new(service, rules).serve(vec![Listener::Tcp(listener)], stopped, SOON).await;
+        Server::new(service, rules).serve(vec![listener], stopped, SOON).await;
     });
     Running { address, stop, ended }
 }
@@ -211,9 +219,8 @@ async fn count_heads(listener: UnixListener, seen: Arc<AtomicUsize>, answers_per
 
 #[tokio::test]
 async fn another_server_answers_over_connections_that_are_kept_and_may_end() {
-    let folder = std::env::temp_dir().join(format!("coregw-front-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let path = folder.join("upstream");
+    let folder = fresh_folder("upstream");
+    let path = folder.join("socket");
     let listener = UnixListener::bind(&path).expect("a socket");
     let seen = Arc::new(AtomicUsize::new(0));
     tokio::spawn(count_heads(listener, Arc::clone(&seen), 3));
@@ -229,5 +236,77 @@ async fn another_server_answers_over_connections_that_are_kept_and_may_end() {
         );
     }
     assert_eq!(seen.load(Ordering::Acquire), 10);
+    std::fs::remove_dir_all(&folder).expect("a folder");
+}
+
+/// A folder of one test.
+fn fresh_folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("coregw-front-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+/// Writes a new certificate of localhost and its key; returns what a client has to trust.
+fn write_certificate(folder: &Path) -> RootCertStore {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    std::fs::write(folder.join("certificate.pem"), made.cert.pem()).expect("a file");
+    std::fs::write(folder.join("key.pem"), made.signing_key.serialize_pem()).expect("a file");
+    let mut trusted = RootCertStore::empty();
+    trusted.add(made.cert.der().clone()).expect("a certificate");
+    trusted
+}
+
+async fn connect_by_tls(
+    running: &Running,
+    trusted: &RootCertStore,
+    alpn: &[&[u8]],
+) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("versions");
+    let mut config = builder.with_root_certificates(trusted.clone()).with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+    let stream = TcpStream::connect(running.address).await?;
+    TlsConnector::from(Arc::new(config)).connect("localhost".try_into().expect("a name"), stream).await
+}
+
+#[tokio::test]
+async fn certificates_are_replaced_while_connections_are_open() {
+    let folder = fresh_folder("tls");
+    let old = write_certificate(&folder);
+    let tls = Arc::new(Tls::read(folder.join("certificate.pem"), folder.join("key.pem")).expect("a certificate"));
+    let served = Arc::clone(&tls);
+    let running = start_with(None, |listener| Listener::Tls(listener, served)).await;
+
+    let mut open = connect_by_tls(&running, &old, &[b"http/1.1"]).await.expect("it is trusted");
+    let new = write_certificate(&folder);
+    tls.reload().expect("a certificate");
+    assert!(connect_by_tls(&running, &old, &[]).await.is_err(), "the old certificate is gone");
+    std::fs::write(folder.join("key.pem"), "no key").expect("a file");
+    let error = tls.reload().expect_err("it is no key").to_string();
+    assert!(error.contains("key.pem"), "{error}");
+
+    let stream = connect_by_tls(&running, &new, &[b"h2"]).await.expect("it is kept");
+    let executor = hyper_util::rt::TokioExecutor::new();
+    let io = hyper_util::rt::TokioIo::new(stream);
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.expect("HTTP/2");
+    tokio::spawn(connection);
+    let request = Request::get("https://localhost/z").body(Full::new(Bytes::new())).expect("a request");
+    assert_eq!(sender.send_request(request).await.expect("an answer").status(), 200);
+
+    open.write_all(b"GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.expect("it is open");
+    let mut received = String::new();
+    open.read_to_string(&mut received).await.expect("an answer");
+    assert_eq!(statuses(&received), ["200"]);
+    std::fs::remove_dir_all(&folder).expect("a folder");
+}
+
+#[tokio::test]
+async fn who_speaks_no_tls_is_left() {
+    let folder = fresh_folder("no-tls");
+    write_certificate(&folder);
+    let tls = Arc::new(Tls::read(folder.join("certificate.pem"), folder.join("key.pem")).expect("a certificate"));
+    let running = start_with(None, |listener| Listener::Tls(listener, tls)).await;
+    assert_eq!(statuses(&exchange(&running, GET.as_bytes()).await), Vec::<&str>::new());
     std::fs::remove_dir_all(&folder).expect("a folder");
 }
