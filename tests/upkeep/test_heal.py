@@ -19,12 +19,14 @@ import serving
 from coregw import payload_cid
 from coregw._core import Cid
 from coregw.engine import Engine
+from coregw.engine.records import node_key, revision_key
 from coregw.errors import RecordNotFound
 from coregw.messages.management import PublishedRecord
 from coregw.store.memory import MemoryStore
 from coregw.store.rocksdb import CACHE_BYTES, open_store
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family, payload_date
+from coregw.tlog.tree import Node
 from coregw.upkeep.heal import restore
 from damage_support import Truth, fill, served
 from gateways import guarded_gateway
@@ -203,6 +205,17 @@ def test_records_come_back_only_if_the_operator_says_so(base: Base, source: str,
     code, result = heal(source, data, "--records", "s")
     assert (code, sorted(result["restored"]["records"])) == (0, sorted(f"s/{name}" for name in truth.names))
     assert asyncio.run(histories(data, truth)) == everything
+
+
+def test_all_hashes_of_a_log_come_back_with_a_lost_revision(base: Base, source: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(base[0], data)
+    second = revision_key("s", "n1", 2)
+    below = [node_key("s", "n1", Node(0, 1)), node_key("s", "n1", Node(1, 0))]  # the root hash is computed without them
+    without(data, [(Family.RECORDS, key) for key in (second, *below)])
+    code, result = heal(source, data, "--records", "s")
+    assert (code, result["restored"]["records"]) == (0, ["s/n1"])
+    assert {second, *below} <= set(keys_of(data, Family.RECORDS))
 
 
 def test_records_that_were_published_anew_are_left_and_named(base: Base, source: str, tmp_path: Path) -> None:

@@ -502,12 +502,8 @@ class RecordTable:
 
     async def _complete_log(self, newest: Record) -> None:
         """Compute the rows of a log that are missing, unless revisions are still missing, too."""
-        log = NameLog(self._store, newest.scope, newest.name)
-        try:
-            await log.root(newest.revision + newest.frozen)
-        except StoreDamaged:
-            with suppress(StoreDamaged):
-                await log.complete(newest.revision)
+        with suppress(StoreDamaged):
+            await NameLog(self._store, newest.scope, newest.name).complete(newest.revision)
 
     async def in_scope(self, scope: str, after: str | None, limit: int) -> list[Record]:
         """List the newest revisions of at most `limit` names of a scope, in byte order of the names.
