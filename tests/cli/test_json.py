@@ -77,6 +77,7 @@ def test_copies(as_json: Callable[..., Any], run: Run, folder: Path, tmp_path: P
     assert as_json("get", root, tmp_path / "copy")["kept"] == 1
 
 
+@pytest.mark.slow
 def test_names_of_files_that_are_not_utf_8_are_escaped(tmp_path: Path, gateway: str, root: str) -> None:
     """Folders, files, stores and settings with the byte ff in their names; each command says it in JSON."""
     place = tmp_path / os.fsdecode(b"place\xff")

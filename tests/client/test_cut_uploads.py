@@ -191,6 +191,7 @@ async def test_another_gateway_gets_all_of_a_map(gateway: str, tmp_path: Path) -
             assert direct.resolve(root, "folder 0/file 0") == ARCS["folder 0/file 0"]
 
 
+@pytest.mark.slow
 async def test_maps_and_lists_are_mirrored_in_parts(gateway: str, tmp_path: Path) -> None:
     with Client(gateway) as direct:
         lists = [direct.create_list(ELEMENTS), direct.create_list([*ELEMENTS[6_000:], *ELEMENTS[:5_000]])]

@@ -94,6 +94,7 @@ async def test_a_mirror_is_made(gateway: str, folder: Path, tmp_path: Path) -> N
             assert await client.is_complete(root)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_added", [True, False], ids=["add", "get"])
 async def test_a_gateway_is_killed_meanwhile(folder: Path, tmp_path: Path, is_added: bool) -> None:
     data = tmp_path / "data"

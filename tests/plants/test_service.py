@@ -255,6 +255,7 @@ def test_a_signal_ends_the_service_with_exit_code_0(tmp_path: Path, subtests: py
             assert process.end(number) == 0
 
 
+@pytest.mark.slow
 def test_every_response_to_generated_requests_is_documented(tmp_path: Path, subtests: pytest.Subtests) -> None:
     for about, token in (("with the token", TOKEN), ("without a token", None)):
         with subtests.test(about), running(tmp_path / about) as plants:
