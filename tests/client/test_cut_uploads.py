@@ -235,7 +235,7 @@ def test_a_list_whose_nodes_repeat_is_not_read_without_an_end(tmp_path: Path) ->
         node, count = b"\x12" + child + child, 2 * count
     top = cid(0x303210, node)
     (tmp_path / "list.car").write_bytes(header(top) + block(top, node) + b"".join(reversed(blocks)))
-    with CarFile(tmp_path / "list.car") as car:
+    with CarFile(tmp_path / "list.car", "list.car") as car:
         parts = CarParts(ClientSettings(max_entries=1000), car)
         parts.payloads(parts.first, None)
         with pytest.raises(TooLarge, match="more than 1,000 elements"):

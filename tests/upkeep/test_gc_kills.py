@@ -46,6 +46,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 async def test_whatever_step_it_was_killed_before_what_is_kept_is_whole_and_garbage_goes_next_time(
     tmp_path: Path,
 ) -> None:

@@ -101,6 +101,7 @@ def measured(bodies: Iterator[LargeBody], data: Path) -> Iterator[tuple[LargeBod
                     break
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")
 @pytest.mark.parametrize("bodies", BODIES)
 def test_a_body_takes_at_most_eight_bytes_of_memory_for_each_of_its_bytes(
