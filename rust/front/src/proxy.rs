@@ -26,7 +26,8 @@ const HOP_BY_HOP: [HeaderName; 7] = [
     header::UPGRADE,
 ];
 
-type Error = Box<dyn std::error::Error + Send + Sync>;
+/// Why a body or a connection ended early.
+pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// A server behind a Unix socket, with the connections to it.
 pub struct Upstream<B> {

@@ -30,6 +30,7 @@ use crate::framing::Limits;
 use crate::guard::{Deadlines, Guarded, Open, Shared};
 use crate::origins::{Origins, Refusal, Source};
 use crate::problem::Problem;
+use crate::proxy::Error;
 use crate::tls::Tls;
 
 /// HTTP/2: what a client may have open at once, and the octets that it may send before it is told to go on.
@@ -40,8 +41,6 @@ const CONNECTION_WINDOW: u32 = 1 << 20;
 const MAX_PENDING_RESETS: usize = 20;
 /// How long to wait when the system has no descriptor for a connection.
 const EXHAUSTED: Duration = Duration::from_millis(50);
-
-type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of an answer.
 #[derive(Debug)]
