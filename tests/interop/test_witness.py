@@ -179,7 +179,8 @@ def test_litewitness_cosigns_our_checkpoints(program: Path, tmp_path: Path) -> N
                 client.publications.publish("docs", "main", root, token=serving.ADMIN_TOKEN)
             signed = sign_published(client, "docs", "main", log, trust, policy=policy, token=serving.ADMIN_TOKEN)
             note = Note.parse(signed.note)
-            assert [each.name for each in note.signatures] == [ORIGIN, "lite.example/witness"]
+            assert {each.name for each in note.signatures} == {ORIGIN, "lite.example/witness"}
             assert policy.verify(note).size == (2 if count == 2 else 5)
+            own = tuple(each for each in note.signatures if each.name == ORIGIN)
             with pytest.raises(ProofError):
-                policy.verify(note._replace(signatures=note.signatures[:1]))
+                policy.verify(note._replace(signatures=own))
