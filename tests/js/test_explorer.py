@@ -130,7 +130,7 @@ def test_the_explorer_verifies_in_chromium(gateway: str, tmp_path: Path) -> None
     (tmp_path / "folder" / "docs" / "page.html").unlink()
     before = coregw("add", tmp_path / "folder", "--gateway", gateway)
     write_hostile_folder(tmp_path / "hostile")
-    hostile = coregw("add", tmp_path / "hostile", "--gateway", gateway)
+    hostile = coregw("add", tmp_path / "hostile", "--attributes", "whole", "--gateway", gateway)  # shown as any other
     hostile = coregw("update", hostile, "--set", "nested", root, "--gateway", gateway)
     large = create(gateway, [f"f{number:04}" for number in range(5000)])
     publish(gateway, before)
