@@ -20,7 +20,6 @@ use crate::page::supply::Supply;
 use crate::page::union::PageUnion;
 use crate::query::changes::{ListChanges, MapChanges};
 use crate::query::diff::{Diff, Differences, Half, check_same_suite};
-use crate::query::keys;
 use crate::query::list::{self, Span};
 use crate::query::map::{self, Listing, Made};
 use crate::query::scan;
@@ -99,11 +98,15 @@ pub struct Element {
 #[inline]
 pub(crate) fn run(ask: &Ask, tree: &mut PartialTree, made: &mut Made) -> Attempt<Answer> {
     Ok(match ask {
-        Ask::Key(key) => {
-            let landing = descend(&mut Visiting::<false>::new(tree), PartialTree::TOP, 0, &mut ToKey(key.as_bytes()))?;
-            Answer::Key((landing.end == End::Found).then(|| Cid::trusted(tree.arena.target(landing.id))))
+        Ask::Key(key) => Answer::Key(target(tree, key.as_bytes())?),
+        // Only for comparison: `page::union` and `proof::streamed_keys` descend to all keys at once.
+        Ask::Keys(keys) => {
+            let mut targets = vec![None; keys.len()];
+            for (place, key) in keys.iter().enumerate() {
+                targets[keys.asked(place)] = target(tree, key)?;
+            }
+            Answer::Keys(targets)
         }
-        Ask::Keys(keys) => Answer::Keys(keys::get(tree, keys)?),
         Ask::Index(index) => {
             let found = list::get(tree, *index)?;
             Answer::Element(Element {
@@ -123,6 +126,13 @@ pub(crate) fn run(ask: &Ask, tree: &mut PartialTree, made: &mut Made) -> Attempt
             Answer::Changed(tree.sum(top))
         }
     })
+}
+
+/// The target of a key of a map.
+#[inline]
+fn target(tree: &mut PartialTree, key: &[u8]) -> Attempt<Option<Cid>> {
+    let landing = descend(&mut Visiting::<false>::new(tree), PartialTree::TOP, 0, &mut ToKey(key))?;
+    Ok((landing.end == End::Found).then(|| Cid::trusted(tree.arena.target(landing.id))))
 }
 
 /// Runs a query on a tree that needs no more input.

@@ -4,23 +4,19 @@
 //! range of keys that reach it:
 //!
 //! ```text
-//!           ●  a b c d          The pass is written once, and compiled for each form in which nodes are held: pages,
-//!         ╱   ╲                 which give the proof (`page::union`), the bytes of a proof as they are read
-//!   a b  ●     ●  c d           (`proof::streamed_keys`), and partial trees.
+//!           ●  a b c d          The pass is written once, and compiled for both forms in which nodes are held: pages,
+//!         ╱   ╲                 which give the proof (`page::union`), and the bytes of a proof as they are read
+//!   a b  ●     ●  c d           (`proof::streamed_keys`).
 //!       ╱ ╲   ╱ ╲
 //!      ●   ● ▢   ●  c d
 //! ```
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::bits::Side;
 use crate::id::cid::Cid;
-use crate::id::suite::Digest;
-use crate::interrupt::{Attempt, Failure, Interrupt};
+use crate::interrupt::{Attempt, Failure};
 use crate::key_list::Keys;
-use crate::page::partial::{MAX_MISSING_PAGES, PartialTree};
-use crate::tree::arena::NodeId;
 use crate::tree::descent::{Choice, End, Goal, Shape, ToKey, Visited};
 
 /// The initial capacity for inner nodes above the current one: enough for most maps.
@@ -207,52 +203,5 @@ impl Keys {
         };
         let branch = |id, keys| Branch { id, floor: bit + 1, keys };
         Ok(Next::Fork(Fork { bit, right: Some(branch(right, middle..end)) }, branch(left, start..middle)))
-    }
-}
-
-/// Looks up all keys, and returns their targets in the order in which they were asked. O(visited nodes + keys).
-pub(crate) fn get(tree: &mut PartialTree, keys: &Keys) -> Attempt<Vec<Option<Cid>>> {
-    let mut targets = vec![None; keys.len()];
-    let mut nodes = OnTree { tree, last: PartialTree::TOP, missing: BTreeSet::new() };
-    keys.get(&mut nodes, &mut Descents::new(keys.all(PartialTree::TOP)), &mut targets)?;
-    if nodes.missing.is_empty() { Ok(targets) } else { Err(Interrupt::Pages(nodes.missing)) }
-}
-
-/// The nodes of a partial tree, and the pages that they lack.
-struct OnTree<'t> {
-    tree: &'t mut PartialTree,
-    last: NodeId,
-    missing: BTreeSet<Digest>,
-}
-
-impl Preorder for OnTree<'_> {
-    type Id = NodeId;
-
-    fn visit(&mut self, branch: &Branch<NodeId>) -> Attempt<Option<Shape<'_, NodeId>>> {
-        match self.tree.visit(branch.id) {
-            Err(Interrupt::Pages(pages)) => {
-                if self.missing.len() < MAX_MISSING_PAGES {
-                    self.missing.extend(pages);
-                }
-                return Ok(None);
-            }
-            other => other?,
-        }
-        self.last = branch.id;
-        Ok(Some(self.tree.arena.shape(branch.id, branch.floor).ok_or(Failure::Stub)?))
-    }
-
-    fn target(&self) -> Cid {
-        Cid::trusted(self.tree.arena.target(self.last))
-    }
-
-    fn pass(&mut self, _: NodeId) -> Attempt<()> {
-        Ok(())
-    }
-
-    fn turn(&mut self, _: u32) {}
-
-    fn close(&mut self, _: u32) -> Attempt<()> {
-        Ok(())
     }
 }
