@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `export` writes the nodes of a held root from its pages. An import has three stages: `reader` reads the bytes as they
-//! arrive and checks the hash of every block; `check` reads the nodes again and checks that they form complete trees; `pages`
+//! arrive (by `frames`, which `payloads` shares) and checks the hash of every block; `check` reads the nodes again and checks that they form complete trees; `pages`
 //! reads them once more and makes the pages to store. `leaves` lists the leaves of checked trees instead, for a client that
 //! has them made elsewhere. The bytes themselves stay with the caller. `complete` tells whether
 //! there is nothing to import, because everything below a root is held.
@@ -16,6 +16,7 @@ mod check;
 mod complete;
 mod export;
 mod format;
+mod frames;
 mod import;
 mod index;
 mod leaves;

@@ -1,5 +1,5 @@
 use coregw_core::codec::Codec;
-use coregw_core::payload::Function;
+use coregw_core::payload::{self, Function};
 
 use super::super::format::block_head;
 use super::*;
