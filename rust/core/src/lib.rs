@@ -35,7 +35,6 @@ mod page;
 mod proof;
 mod query;
 mod snapshot;
-pub mod spare;
 mod tree;
 mod workers;
 

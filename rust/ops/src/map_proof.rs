@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use coregw_core::{Answer, Ask};
-use coregw_core::{Cid, Error, Kind, PageCache, Result, RootCid, spare};
+use coregw_core::{Cid, Error, Kind, PageCache, Result, RootCid};
 use serde::{Deserialize, Serialize};
 
 use crate::json::{self, objects};
@@ -130,9 +130,7 @@ async fn map_proof(trees: Trees, request: MapProof, form: MapProofForm) -> Resul
     let (answer, proof) = trees.answer(&root, ask).await?;
     let bytes = proof.len() / 3 * 4 + answer_bytes(&answer);
     let prooflist = question.prooflist(&root, &answer, &proof[..]);
-    let response = json::write_long(&MapProofResult::new(profile, &answer, prooflist), bytes);
-    spare::give(proof);
-    Ok(response)
+    Ok(json::write_long(&MapProofResult::new(profile, &answer, prooflist), bytes))
 }
 
 /// What a map proof proves: the target of the key, or of each key in the order of the request. `None` if it is absent.

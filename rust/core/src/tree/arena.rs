@@ -139,7 +139,7 @@ impl Node {
 
 thread_local! {
     /// Per-thread free list of one arena's buffers: allocating and freeing a few KiB costs as much as hashing a node,
-    /// and most proofs are that short. Without it and [`crate::spare`], a change of one arc or element takes 4 to 5 % longer.
+    /// and most proofs are that short (figures in docs/benchmarks/profiling.md).
     static SPARE: Cell<(Vec<Node>, Vec<u64>, Vec<u8>)> = const { Cell::new((Vec::new(), Vec::new(), Vec::new())) };
 }
 

@@ -7,7 +7,6 @@ use std::io;
 use std::mem::MaybeUninit;
 
 use base64_simd::{AsOut, STANDARD as BASE64};
-use coregw_core::spare;
 use serde::ser::Serialize;
 use serde_json::ser::Formatter;
 
@@ -39,7 +38,7 @@ pub(crate) fn write(message: &impl Serialize) -> Vec<u8> {
 
 /// Writes a message that is expected to be some `bytes` long, besides a few members.
 pub(crate) fn write_long(message: &impl Serialize, bytes: usize) -> Vec<u8> {
-    let mut text = spare::take(CAPACITY_BYTES + bytes);
+    let mut text = Vec::with_capacity(CAPACITY_BYTES + bytes);
     let mut serializer = serde_json::Serializer::with_formatter(&mut text, Compact);
     message.serialize(&mut serializer).expect("messages have string keys and finite numbers");
     text

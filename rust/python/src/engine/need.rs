@@ -142,11 +142,7 @@ pub enum Polled<'py> {
 impl<'py> Polled<'py> {
     pub fn of(py: Python<'py>, progress: ops::Progress) -> Self {
         match progress {
-            ops::Progress::Done(response) => {
-                let bytes = PyBytes::new(py, &response);
-                core::spare::give(response);
-                Self::Done(bytes)
-            }
+            ops::Progress::Done(response) => Self::Done(PyBytes::new(py, &response)),
             ops::Progress::Needs(need) => Self::Needs(Need(need)),
         }
     }

@@ -16,7 +16,6 @@ use crate::page::format::Page;
 use crate::page::partial::MAX_MISSING_PAGES;
 use crate::page::path::{Finder, OnPage};
 use crate::query::keys::{Branch, Descents, Fork, MAX_APPROACHED, Preorder};
-use crate::spare;
 use crate::tree::arena::State;
 use crate::tree::descent::{End, Landing, Nodes, Shape, Step, ToKey, Visited, descend};
 use crate::tree::writer;
@@ -72,7 +71,7 @@ impl<P: Deref<Target = Page>, F: Finder<P>> PageUnion<P, F> {
             budget: u64::MAX,
             last: TOP,
             pieces: Vec::new(),
-            bytes: spare::take(BYTES_PER_KEY * keys.len()),
+            bytes: Vec::with_capacity(BYTES_PER_KEY * keys.len()),
             cut_bytes: 0,
             missing: BTreeSet::new(),
             right: Vec::new(),
