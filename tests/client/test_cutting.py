@@ -64,6 +64,7 @@ async def test_a_folder_is_added_and_restored(gateway: str, folder: Path, tmp_pa
     assert contents(tmp_path / "again") == contents(folder)
 
 
+@pytest.mark.slow
 async def test_payloads_that_are_longer_than_a_connection_lasts(gateway: str, tmp_path: Path) -> None:
     rng = random.Random(1)
     datas = {f"{number}": rng.randbytes(size) for number, size in enumerate([9 * MIB, 5, 7 * MIB, 70_000, 4 * MIB])}

@@ -132,6 +132,7 @@ def test_the_next_gateway_is_asked_if_one_is_unavailable(call: Call, gateway: st
         assert call([unavailable, gateway], ROUND, "put_payload", DATA) == CID
 
 
+@pytest.mark.slow
 @both_clients
 def test_the_next_gateway_is_asked_if_one_is_silent(call: Call, gateway: str) -> None:
     hasty = ClientSettings(attempts=2, idle_seconds=1)

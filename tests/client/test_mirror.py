@@ -175,6 +175,7 @@ def test_a_list_is_copied_by_its_elements_that_differ(source: str, destination: 
         assert (done.base, done.roots, done.arcs) == (maps[0], 1, 1)
 
 
+@pytest.mark.slow
 def test_a_map_without_a_base_is_continued(
     source: str, destination: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -230,6 +230,7 @@ def working_silently(connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.1 201 X\r\nContent-Length: %d\r\n\r\n" % len(BUILT) + BUILT)
 
 
+@pytest.mark.slow
 @both_clients
 def test_a_gateway_may_work_on_a_streamed_body_as_long_as_sending_it_may_take(call: Call) -> None:
     hasty = replace(ONCE, idle_seconds=0.1)

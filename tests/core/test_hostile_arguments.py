@@ -122,6 +122,7 @@ def test_no_memory_is_reserved_by_a_declared_length(expression: str, expected: s
     assert outcome(expression) == expected
 
 
+@pytest.mark.slow
 @rows(
     "expression",
     [

@@ -523,6 +523,7 @@ def nested(client: Client, depth: int, payload: str) -> str:
     return root
 
 
+@pytest.mark.slow
 def test_a_path_through_many_maps_hides_no_neighbour(
     fs: CoregwFileSystem, counting: CoregwFileSystem, client: Client, counted: Counted
 ) -> None:

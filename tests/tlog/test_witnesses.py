@@ -18,6 +18,7 @@ from cosigning import COSIGNED_AT, witness
 from signed_names import NAMED, ORIGIN, TOKEN, gateway, policy_of, publish, refused, sign, verified
 
 
+@pytest.mark.slow
 def test_witnesses_cosign_one_history_and_a_client_requires_them(
     signer: Signer, policy: Policy, operator: TrustStore, reader: TrustStore, tmp_path: Path
 ) -> None:

@@ -72,6 +72,7 @@ async def test_time_in_which_the_store_is_closed_does_not_count(tmp_path: Path) 
         assert not await site.is_stored(payload)
 
 
+@pytest.mark.slow
 async def test_time_counts_although_no_process_closed_the_store(tmp_path: Path) -> None:
     clock = Time()
     here = tmp_path / "0"

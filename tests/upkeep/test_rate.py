@@ -67,6 +67,7 @@ def test_a_check_tells_all_that_it_reads(is_online: bool, tmp_path: Path) -> Non
     assert sum(read) >= size > 1 << 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_served", [False, True])
 def test_a_check_takes_as_long_as_its_rate_says(is_served: bool, tmp_path: Path) -> None:
     with serving.process(tmp_path) as running, Client(running.url) as client:

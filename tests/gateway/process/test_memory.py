@@ -48,6 +48,7 @@ def test_64_mib_payload_is_streamed_in_both_directions(tmp_path: Path) -> None:
     assert growth < 48 * MIB
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs /proc")
 def test_clients_that_read_no_long_answers_take_no_more_memory_than_configured(tmp_path: Path) -> None:
     cid = payload_cid(b"x")

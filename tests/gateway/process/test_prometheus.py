@@ -123,6 +123,7 @@ def told(client: httpx2.Client, path: str, **parameters: str) -> Any:  # noqa: A
     return document["data"]
 
 
+@pytest.mark.slow
 def test_prometheus_scrapes_a_gateway_and_evaluates_everything(tmp_path: Path) -> None:
     program("prometheus")
     compose = yaml.safe_load((DEPLOY / "compose.yml").read_text("utf-8"))

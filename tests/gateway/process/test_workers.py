@@ -111,6 +111,7 @@ def test_connections_are_distributed_over_workers(shared: serving.Process) -> No
     assert all(taken[worker] >= 8 for worker in workers), taken
 
 
+@pytest.mark.slow
 def test_every_worker_sees_what_one_acknowledged(callers: list[Caller], cid_of: Cid) -> None:
     root = callers[0].create({"a/b": cid_of(b"leaf")})
     for number, writer in enumerate(callers * 3):
