@@ -73,7 +73,7 @@ def test_garbage_is_collected_and_roots_are_pinned_without_a_gateway(tmp_path: P
     assert result("pin", first, "--data", data)["name"] == first
     assert serving.run("pin", "--list", "--data", data).stdout == f"{first}  {first}\n"
     shown = serving.run("gc", "--data", data, "--grace", "0", "--dry-run")
-    assert "would remove pages" in shown.stderr
+    assert "checking pages" in shown.stderr
     assert "removing" not in shown.stderr
     assert re.search(r"^roots that would be removed +1$", shown.stdout, re.MULTILINE)
     shown = serving.run("gc", "--data", data, "--grace", "0")

@@ -130,9 +130,9 @@ def attribute_options(command: F) -> F:
             type=click.Choice(["whole", "all", "no-times", "exec", "none"]),
             default="all",
             show_default=True,
-            help="What is recorded besides the bytes: modes, times, sizes and folders, DIR itself included; that "
-            "without DIR itself; all but times; only symbolic links and exec bits, for the same root on any machine; "
-            "or nothing.",
+            help="What is recorded besides the bytes. all: modes, times, sizes and folders; whole: those of DIR "
+            "itself, too; no-times: all but times; exec: only symbolic links and exec bits, for the same root on any "
+            "machine; none: nothing.",
         ),
     ):
         command = option(command)

@@ -133,9 +133,9 @@ FAMILIES: Final[Mapping[str, MetricFamily]] = MappingProxyType(
         "coregw_database_replica_pages_total": _counter("Pages that a standby returned to the managing process."),
         # --- the gateway as a whole -----------------------------------------------------------------------------------
         "coregw_ready": _gauge("1 if /readyz is 200, otherwise 0."),
-        "coregw_jobs": _gauge("Long operations of maintenance in progress.", "kind"),
+        "coregw_jobs": _gauge("Jobs in progress: what the gateway runs for its operator.", "kind"),
         "coregw_job_progress_ratio": _gauge("How far their current step is, from 0 to 1.", "kind"),
-        "coregw_jobs_ended_total": _counter("Long operations of maintenance that have ended.", "kind", "outcome"),
+        "coregw_jobs_ended_total": _counter("Jobs that have ended.", "kind", "outcome"),
         "coregw_job_end_timestamp_seconds": _gauge("When the last one ended, since 1970.", "kind", "outcome"),
         "coregw_fsck_findings": _gauge("What the last check of the store found to be damaged.", "kind"),
         "coregw_fsck_bytes": _gauge("Bytes of files that the last check of the store read."),

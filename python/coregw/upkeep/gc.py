@@ -232,7 +232,7 @@ class _Run:
                 removed = await self._collection.remove(kind, [item.key for item in garbage])
                 garbage = [item for item, was_removed in zip(garbage, removed, strict=True) if was_removed]
             swept.count(items, garbage)
-            self._tell(f"{'would remove' if self._dry_run else 'removing'} {kind}", swept.items, str(kind))
+            self._tell(f"{'checking' if self._dry_run else 'removing'} {kind}", swept.items, str(kind))
         return swept
 
     def _is_garbage_root(self, items: Sequence[Item]) -> list[bool]:
