@@ -988,9 +988,9 @@ class AsyncClient(AsyncDriver):
         Args:
             path: The folder or file.
             suite: The hash function of the trees: ``sha2-256`` or ``blake3``.
-            attributes: What is recorded besides the bytes: ``all``, modes, times, sizes and folders; ``whole``, those of
-                the folder itself, too; ``no-times``, all but times; ``exec``, only symbolic links and whether files are
-                executable; or ``none``.
+            attributes: What is recorded besides the bytes: ``all``, modes, times, sizes and folders; ``whole``, those
+                of the folder itself, too; ``no-times``, all but times; ``exec``, only symbolic links and whether files
+                are executable; or ``none``.
             owner: Whether the numeric ids of owner and group are recorded.
             xattrs: Whether extended attributes are recorded.
             exclude: Patterns of what is left out, in the syntax of ``.gitignore``, relative to `path`. They come before
