@@ -54,7 +54,7 @@ class ClientBase:
 
     @property
     def base_url(self) -> str:
-        """The address of the gateway in use or static tree, without credentials and a trailing slash."""
+        """The address of the gateway or static tree in use, without credentials and a trailing slash."""
         return self._transport.gateways.current.address.shown
 
     @property

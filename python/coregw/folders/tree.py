@@ -157,7 +157,7 @@ def hash_tree(
     Args:
         path: The folder or file.
         suite: The hash function of the trees: ``sha2-256`` or ``blake3``.
-        attributes: What is recorded besides the bytes: ``all``; ``whole``, which is all of the folder itself as well;
+        attributes: What is recorded besides the bytes: ``all``; ``whole``, also of the folder itself;
             ``no-times``; ``exec``, only symbolic links and whether files are executable; or ``none``.
         owner: Whether the numeric ids of owner and group are recorded.
         xattrs: Whether extended attributes are recorded.
