@@ -512,6 +512,10 @@ def test_root_is_told_which_attributes_are_not_restored_and_verifies_those_that_
     got = run("get", root, out, "--xattrs", "--xattr", "trusted.t", "--json")
     assert json.loads(got.stdout)["skipped"] == {}
     assert run("verify", root, out, "--xattrs").exit_code == 0
+    os.setxattr(source, "trusted.own", b"4")
+    whole = run("add", "--xattrs", "--attributes", "whole", source).stdout.strip()
+    got = run("get", whole, out, "--xattrs", "--json")
+    assert [*json.loads(got.stdout)["skipped"]] == [str(out), str(out / "b")], got.stderr
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o002, 0o077])

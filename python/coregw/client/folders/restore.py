@@ -74,7 +74,7 @@ class Restored:
         kept: Number of files that had the right bytes.
         deleted: Number of files, links and folders that were deleted, those inside deleted folders not counted.
         skipped: Symbolic links that were not made, and why; and extended attributes that were not restored to root, by
-            the first file or folder that has each.
+            the folder itself and by the first file or folder in it that has each.
         replaced: Number of the written files in whose place another one was.
     """
 
@@ -345,8 +345,7 @@ class _Restore:
                 await in_thread(lambda: publish(partial.tree, top, existed=existed))
                 await in_thread(self._finish_top_folders, folders)
                 await in_thread(self._states.save, top, partial.now)
-        await in_thread(self._finish_top)
-        return done
+        return replace(done, skipped=[*await in_thread(self._finish_top), *done.skipped])
 
     async def _fill(self, partial: PartialFolder, *, is_moved: bool) -> tuple[Restored, list[FolderEntry]]:
         """Write the tree, and return what was done, and the folders whose attributes are to be set in the end."""
@@ -375,8 +374,7 @@ class _Restore:
             async with partial_folder(top, is_inside=True) as partial:
                 done, _ = await self._change(top, partial, named, delete=delete)
                 await in_thread(self._states.save, top, partial.now)
-        await in_thread(self._finish_top)
-        return done
+        return replace(done, skipped=[*await in_thread(self._finish_top), *done.skipped])
 
     async def plan(self, *, delete: Deletion | None) -> RestorePlan:
         """Return what would be done."""
@@ -621,16 +619,17 @@ class _Restore:
             writer.add_folder((), self._top_mode(top), exists=True)
             writer.finish()
 
-    def _finish_top(self) -> None:
-        """Set what is recorded of the folder itself: nothing in it changes after that."""
+    def _finish_top(self) -> list[Skipped]:
+        """Set what is recorded of the folder itself: nothing in it changes after that. Returns what was not set."""
         if self._top is None:
-            return
+            return []
         top, entry = self._destination, FolderEntry((), "folder", None, self._top)
         with closing(_core.FolderWriter(top)) as writer:
             writer.add_folder((), *self._attributes(entry, top), exists=True)
             writer.finish()
-        if any(self._choices.extras):
-            set_extras(top, Paths(), [(TOP, entry)], {}, self._choices.extras)
+        if not any(self._choices.extras):
+            return []
+        return set_extras(top, Paths(), [(TOP, entry)], {}, self._choices.extras)
 
     def _finish_top_folders(self, folders: Sequence[FolderEntry]) -> None:
         top = self._destination
