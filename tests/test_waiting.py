@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import time
 import weakref
+from concurrent.futures import CancelledError
 from contextvars import ContextVar
 from typing import Any
 
@@ -155,3 +157,23 @@ def test_an_event_loop_thread_returns_raises_and_cancels() -> None:
     assert cancelled == ["coregw-loop"]
     assert task.cancelled()
     assert thread.loop.is_closed()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_call_beside_the_end_of_an_event_loop_thread_ends() -> None:
+    for _ in range(20):
+        thread, ends = EventLoopThread(), list[type[BaseException]]()
+
+        def call(thread: EventLoopThread = thread, ends: list[type[BaseException]] = ends) -> None:
+            try:
+                while True:
+                    thread.call(asyncio.sleep(0))
+            except (RuntimeError, CancelledError) as error:
+                ends.append(type(error))
+
+        caller = threading.Thread(target=call, daemon=True)
+        caller.start()
+        time.sleep(0.001)
+        thread.close()
+        caller.join(10)
+        assert ends

@@ -118,6 +118,8 @@ class EventLoopThread:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self._end: asyncio.Future[None] = self.loop.create_future()
+        self._lock = threading.Lock()
+        self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="coregw-loop", daemon=True)
         self._thread.start()
 
@@ -128,8 +130,16 @@ class EventLoopThread:
         self.close()
 
     def call(self, call: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a coroutine, which runs in the event loop; an exception here, as by ^C, cancels it."""
-        future = asyncio.run_coroutine_threadsafe(call, self.loop)
+        """Return the result of a coroutine, which runs in the event loop; an exception here, as by ^C, cancels it.
+
+        Raises:
+            RuntimeError: The thread is closed.
+        """
+        with self._lock:  # what the loop is given after its end, nobody would run or cancel
+            if self._is_closed:
+                call.close()
+                raise RuntimeError("the event loop is closed")
+            future = asyncio.run_coroutine_threadsafe(call, self.loop)
         try:
             return future.result()
         except BaseException:
@@ -138,8 +148,10 @@ class EventLoopThread:
 
     def close(self) -> None:
         """Cancel what still runs, and end the thread. Idempotent."""
-        with suppress(RuntimeError):  # the loop is closed already
-            self.loop.call_soon_threadsafe(self._end.cancel)
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                self.loop.call_soon_threadsafe(self._end.cancel)
         self._thread.join()
 
     def _run(self) -> None:
