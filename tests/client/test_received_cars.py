@@ -37,3 +37,20 @@ def test_an_answer_in_a_carv2_is_refused() -> None:
     offsets = b"".join(each.to_bytes(8, "little") for each in (51 + len(forged), len(inner), 0))
     with pytest.raises(ProofError, match="CARv2"):
         received(b"\x0a\xa1gversion\x02" + bytes(16) + offsets + forged + inner)
+
+
+def test_what_has_come_counts_in_the_size_that_an_answer_may_have() -> None:
+    """Otherwise a source that ends each of its answers early sends so much again and again."""
+    datas = [bytes([number]) * 10_000 for number in range(4)]
+    names = [Cid(cid(0x55, data)) for data in datas]
+    with ReceivedPayloads("payloads", names, ClientSettings(), 40_000) as body:
+        body.restart()
+        assert body.size == 40_000
+        body.write(payload_car_header() + block(bytes(names[0]), datas[0]) + block(bytes(names[1]), datas[1])[:5_000])
+        body.restart()
+        assert body.cids == [name.text for name in names[1:]]
+        assert body.size is not None
+        assert 30_000 <= body.size < 30_500
+    with ReceivedPayloads("payloads", names, ClientSettings()) as body:
+        body.restart()
+        assert body.size is None

@@ -82,8 +82,11 @@ class ReceivedPayloads(SpooledBody):
 
     @property
     def size(self) -> int | None:
-        """The sum of their sizes in bytes; None if it is not known."""
-        return self._known
+        """The sum of their sizes in bytes, or a little more; None if it is not known."""
+        if self._known is None:
+            return None
+        heads = (self._position + 1) * MAX_HEAD_BYTES  # at most, in what has come
+        return max(0, self._known - max(0, self._reader.bytes - heads))
 
     def restart(self) -> None:
         """Keep the payloads that are complete. The answer to a request for `cids` is written next."""
