@@ -63,7 +63,6 @@ SPARE_BYTES: Final = 16 << 20
 
 _SPARE_FILES: Final = 32
 _PROBE: Final = "coregw-probe"
-_UNFINISHED: Final = MARKER + ".new"
 _OWN: Final = "coregw-"
 """How the names of files begin that coregw writes, such as a gateway's on a store elsewhere."""
 
