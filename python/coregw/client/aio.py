@@ -562,9 +562,9 @@ class AsyncClient(AsyncDriver):
     async def get_payloads(self, request: _core.PayloadSink) -> None:
         """Request the payloads that a sink wants in one answer, and stream that into it; the sink verifies them.
 
-        The answer is a CAR (protocol section 5, *payloads in one answer*). After a truncated one, the rest of the
-        payload in which it ended is requested by its range, then the others that have not come. Payloads that the
-        gateway does not hold are left out; the sink knows which.
+        The answer is a CAR (protocol section 5, *payloads in one answer*). After a truncated one, the payloads that are
+        not complete are requested, the one in which it ended from its first byte. Payloads that the gateway does not
+        hold are left out; the sink knows which.
 
         Args:
             request: The sink.
