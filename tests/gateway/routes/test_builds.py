@@ -171,6 +171,7 @@ def test_an_aborted_build_gives_back_its_place_and_its_file(tmp_path: Path) -> N
             pass
 
 
+@pytest.mark.slow
 def test_slow_builds_keep_no_place_from_others() -> None:
     with ExitStack() as stack:
         url = stack.enter_context(serving.thread(MemoryStore(), builds=1, **SMALL))
