@@ -15,7 +15,7 @@ import serving
 from coregw.errors import Unavailable
 from coregw.store.rocksdb.directory import DATABASE, MARKER
 from coregw.upkeep import offline
-from coregw.upkeep.repair import exclusive, fresh_directory, give_to_owner, keep_linked
+from coregw.upkeep.repair import exclusive, fresh_directory, give_to_owner, keep_linked, put_in_place
 
 OWNER = 65_534
 
@@ -185,3 +185,10 @@ def test_a_link_at_the_name_of_the_marker_is_not_copied(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="Too many levels"):
         keep_linked(data)
     assert {path.name for path in data.iterdir()} == {DATABASE, MARKER}
+    # A repair ends before the databases are exchanged.
+    new = fresh_directory(data)
+    (new / DATABASE).mkdir()
+    (new / DATABASE / "repaired").touch()
+    with pytest.raises(OSError, match="Too many levels"):
+        put_in_place(data, new)
+    assert [*(data / DATABASE).iterdir()] == []

@@ -382,18 +382,21 @@ def put_in_place(data: Path, new: Path) -> Path:
     """Exchange the database of a store for that in the directory `new`, atomically, and return where the old one is.
 
     Raises:
-        OSError: If it cannot be renamed; the old database is in its place.
+        OSError: If it cannot be renamed, or the marker of the store not be copied; the old database is in its place.
     """
+    _copy_marker(data, new)
     _sync_tree(new)
     kept = data / f"{KEPT}{_now()}"
     if _exchange(new / DATABASE, data / DATABASE):
         new.rename(kept)
     else:  # between the two renames there is no database; a start is refused then, and `require_store` says why
         kept.mkdir(mode=0o700)
+        _copy_marker(new, kept)
         (data / DATABASE).rename(kept / DATABASE)
         (new / DATABASE).rename(data / DATABASE)
         shutil.rmtree(new, ignore_errors=True)
-    _keep_marker(data, kept)
+    _sync_tree(kept)
+    sync_path(data)
     mark_ready(data)
     sync_path(data)
     return kept
@@ -410,19 +413,19 @@ def keep_linked(data: Path) -> Path:
     try:
         (kept / DATABASE).mkdir(mode=0o700)
         _linked(data / DATABASE, kept / DATABASE)
-        _keep_marker(data, kept)
+        _copy_marker(data, kept)
+        _sync_tree(kept)
+        sync_path(data)
     except BaseException:
         shutil.rmtree(kept, ignore_errors=True)
         raise
     return kept
 
 
-def _keep_marker(data: Path, kept: Path) -> None:
-    """Copy the marker of a store, if there is one, beside its damaged database, and sync the names of both."""
+def _copy_marker(data: Path, kept: Path) -> None:
+    """Copy the marker of a store, if there is one, beside its damaged database."""
     with suppress(FileNotFoundError):
         copy_file(data / MARKER, kept / MARKER)
-    _sync_tree(kept)
-    sync_path(data)
 
 
 def _linked(database: Path, directory: Path) -> bool:
