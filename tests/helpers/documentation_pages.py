@@ -152,7 +152,7 @@ PAGES: dict[str, Page] = {
     "docs/how-to/publish.md": Page(
         before="export GATEWAY_ADMIN_TOKEN=a-secret\n"
         + _GATEWAY
-        + f"python {TOP}/tests/cosigning.py witness.example.org "
+        + f"python {TOP}/tests/helpers/cosigning.py witness.example.org "
         "$(coregw key log.pem --name example.org/docs/main) > witness &\n"
         "timeout 60 sh -c 'until [ -s witness ]; do sleep 0.1; done'",
         replaced={"witness.example.org+0b3e8a11+BI… https://witness.example.org": "$(cat witness)"},
