@@ -11,16 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import coregw
+from car_files import varint
 
 OUTSIDE, INSIDE, UNKNOWN = "outside", "inside", "unknown"
-
-
-def varint(number: int) -> bytes:
-    encoded = b""
-    while number >= 0x80:
-        encoded += bytes([number & 0x7F | 0x80])
-        number >>= 7
-    return encoded + bytes([number])
 
 
 def bits_of(key: bytes) -> str:

@@ -12,19 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from car_files import varint
 from coregw import Cid, encode_key, payload_cid
 
 VECTORS: Final = Path(__file__).parent.parent / "vectors" / "pages.json"
 PAGE_BYTES: Final = 8192
 TINY_BYTES: Final = 200
-
-
-def varint(number: int) -> bytes:
-    encoded = b""
-    while number >= 0x80:
-        encoded += bytes([number & 0x7F | 0x80])
-        number >>= 7
-    return encoded + bytes([number])
 
 
 @dataclass

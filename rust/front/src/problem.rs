@@ -23,11 +23,6 @@ impl Problem {
         Problem { status: StatusCode::INTERNAL_SERVER_ERROR, code: "internal", message }
     }
 
-    /// The gateway cannot answer now.
-    pub fn unavailable(message: &str) -> Self {
-        Problem { status: StatusCode::SERVICE_UNAVAILABLE, code: "unavailable", message: message.to_owned() }
-    }
-
     /// The response. Caches keep none of it, and no browser takes it for a page.
     pub fn response(&self) -> Response<Bytes> {
         let mut body = format!("{{\"error\":\"{}\",\"message\":", self.code);
@@ -39,9 +34,6 @@ impl Problem {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-        }
         response
     }
 }
