@@ -81,9 +81,20 @@ async def test_rows_and_payloads_are_not_visible_before_they_are_durable(
     store: RocksStore, database: ControlledDatabase
 ) -> None:
     name = multihash_of(b"data")
+    threads = store.blocking_reads()
     cases: list[tuple[Coroutine[Any, Any, object], list[Callable[[], Awaitable[object]]]]] = [
-        (put_roots(store, [b"root"]), [lambda: are_held(store, [b"root"])]),
-        (upload(store, b"data"), [lambda: store.stat_payloads([name]), lambda: anext(store.read_payload(name))]),
+        (
+            put_roots(store, [b"root"]),
+            [lambda: are_held(store, [b"root"]), lambda: asyncio.to_thread(threads.get, Table.ROOTS, [b"root"])],
+        ),
+        (
+            upload(store, b"data"),
+            [
+                lambda: store.stat_payloads([name]),
+                lambda: anext(store.read_payload(name)),
+                lambda: asyncio.to_thread(threads.find_payloads, [name], 100),
+            ],
+        ),
         (
             store.compare_and_set(Table.RECORDS, b"key", None, b"value"),
             [

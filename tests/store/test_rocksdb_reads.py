@@ -124,3 +124,16 @@ async def test_payloads_are_read_with_the_rows_that_were_found_for_their_sizes(
             assert await collection.remove(Stored.PAYLOADS, names) == [True] * 3
         await store.put_payloads(payloads)  # under other upload ids
         assert await store.get_payloads(names) == [b"one", b"two", b""]
+
+
+@pytest.mark.anyio
+async def test_threads_read_small_payloads_with_their_sizes(tmp_path: Path) -> None:
+    payloads = [b"", b"x" * 100, b"y" * 101, bytes(2 * CHUNK_BYTES)]
+    names = [b"\x12\x20" + hashlib.sha256(data).digest() for data in payloads]
+    async with RocksStore(Database(tmp_path, 1 << 20, salvage=False), reserve_bytes=0, read_threads=2) as store:
+        for name, data in zip(names, payloads, strict=True):
+            async with store.begin_payload() as writer:
+                await writer.write(data)
+                await writer.commit(name)
+        found = await asyncio.to_thread(store.blocking_reads().find_payloads, [*names, b"\x12\x20" + bytes(32)], 100)
+    assert found == [(0, b""), (100, b"x" * 100), (101, None), (2 * CHUNK_BYTES, None), None]

@@ -14,6 +14,8 @@ __all__ = [
     "CHUNK_BYTES",
     "MAX_PAYLOADS_BYTES",
     "MAX_PUT_BYTES",
+    "BlockingReads",
+    "BlockingStore",
     "Guide",
     "GuidedStore",
     "PayloadWriter",
@@ -295,6 +297,32 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Finish the calls in progress, sync, and release files and locks. Idempotent."""
+
+
+class BlockingReads(Protocol):
+    """Reads of a store for threads without an event loop: what the hot routes of a gateway need. Raises as `Store`."""
+
+    def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Read rows as `Store.get`."""
+
+    def find_payloads(self, multihashes: Sequence[bytes], most: int) -> list[tuple[int, bytes | None] | None]:
+        """Look up payloads in one batch, and read the small ones.
+
+        Args:
+            multihashes: The binary multihashes.
+            most: Payloads of more bytes are not read, at most `CHUNK_BYTES`.
+
+        Returns:
+            For each, in the same order, its size and its bytes or None; None for one that is not held.
+        """
+
+
+@runtime_checkable
+class BlockingStore(Store, Protocol):
+    """A store that threads can read without a visit of its event loop."""
+
+    def blocking_reads(self) -> BlockingReads:
+        """Return reads for threads. Called in the event loop of the store, which runs until they have ended."""
 
 
 def check_payload_sizes(payloads: Sequence[tuple[bytes, bytes]]) -> None:

@@ -276,8 +276,16 @@ class Committer:
         Raises:
             Unavailable: The rows are not durable, or the database was reopened, perhaps without them.
         """
-        if self._not_durable and not self._not_durable.isdisjoint(rows):
+        if self.are_undurable(rows):
             await self.submit(lambda transaction: transaction.require_epoch(epoch), size=0, durable=True)
+        self.require_epoch(epoch)
+
+    def are_undurable(self, rows: Iterable[RowKey]) -> bool:
+        """Whether some of `rows` may not be durable. For any thread."""
+        return bool(self._not_durable) and not self._not_durable.isdisjoint(rows)
+
+    def require_epoch(self, epoch: int) -> None:
+        """Raise `Unavailable` if the database was reopened since this epoch, perhaps without what was read in it."""
         if epoch != self.epoch:
             raise _reopened()
 

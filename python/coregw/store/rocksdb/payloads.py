@@ -23,7 +23,7 @@ from coregw.store.rocksdb.garbage import Dates
 from coregw.store.rocksdb.layout import Family, PayloadRow, RowKey, chunk_key, epoch_of_upload, upload_id
 from coregw.store.rocksdb.reader import Reader
 
-__all__ = ["RocksPayloadWriter", "RocksPayloads"]
+__all__ = ["RocksPayloadWriter", "RocksPayloads", "find_small"]
 
 _log = logging.getLogger(__name__)
 
@@ -132,6 +132,19 @@ class RocksPayloads:
         (value,) = await self._reader.get(Family.PAYLOADS, [multihash])
         if value is None or PayloadRow.decode(multihash, value).upload_id != row.upload_id:
             raise PayloadNotFound(f"the payload of the multihash {multihash.hex()} was removed while it was read")
+
+
+def find_small(database: Database, multihashes: Sequence[bytes], most: int) -> list[tuple[int, bytes | None] | None]:
+    """Read payloads of at most `most` bytes, and the sizes of others, as `BlockingReads.find_payloads`."""
+    rows = _decoded(multihashes, database.get(Family.PAYLOADS, multihashes))
+    small = [(key, row) for key, row in zip(multihashes, rows, strict=True) if row is not None and row.size <= most]
+    payloads = iter(_get_whole(database, [key for key, _ in small], [row for _, row in small]))
+    found: list[tuple[int, bytes | None] | None] = []
+    for row in rows:
+        payload = next(payloads) if row is not None and row.size <= most else None
+        is_gone = row is None or (row.size <= most and payload is None)  # or it was removed meanwhile
+        found.append(None if row is None or is_gone else (row.size, payload))
+    return found
 
 
 def _put_chunks(

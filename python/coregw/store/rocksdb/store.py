@@ -23,7 +23,7 @@ from coregw.store.rocksdb.database import Database, FamilyFigures
 from coregw.store.rocksdb.directory import DATABASE, checkpoint_directory, write_identity
 from coregw.store.rocksdb.garbage import Dates, RocksCollection, root_rows
 from coregw.store.rocksdb.layout import EPOCH_KEY, TIME_KEY, Family, RowKey
-from coregw.store.rocksdb.payloads import RocksPayloads, RocksPayloadWriter
+from coregw.store.rocksdb.payloads import RocksPayloads, RocksPayloadWriter, find_small
 from coregw.store.rocksdb.reader import Reader
 
 __all__ = ["CACHE_BYTES", "READ_THREADS", "RESERVE_BYTES", "RocksStore", "StoreFigures", "open_store"]
@@ -270,6 +270,9 @@ class RocksStore:
 
     # --- the store as a whole -----------------------------------------------------------------------------------------
 
+    def blocking_reads(self) -> RocksBlockingReads:
+        return RocksBlockingReads(self._database, self._committer, self._dates, asyncio.get_running_loop())
+
     def collect(self, grace_seconds: float) -> RocksCollection:
         return RocksCollection(self._reader, self._committer, self._dates, grace_seconds)
 
@@ -352,6 +355,44 @@ class RocksStore:
                 self._reader.close()
                 self._committer.close()
                 self._database.close()
+
+
+class RocksBlockingReads:
+    """`coregw.store.protocol.BlockingReads` of a `RocksStore`; its event loop is visited for what is not durable alone.
+
+    Args:
+        database: The database.
+        committer: Its writer, which knows which rows are not durable yet.
+        dates: The dates of its rows.
+        loop: The event loop.
+    """
+
+    def __init__(self, database: Database, committer: Committer, dates: Dates, loop: asyncio.AbstractEventLoop) -> None:
+        self._database = database
+        self._committer = committer
+        self._dates = dates
+        self._loop = loop
+
+    def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
+        epoch, family = self._committer.epoch, _FAMILIES[table]
+        rows = self._database.get(family, keys)
+        if table is not Table.PAGES:
+            self._wait_durable(family, [key for key, row in zip(keys, rows, strict=True) if row is not None], epoch)
+        return [self._dates.shown(table, row) for row in rows] if table is Table.ROOTS else rows
+
+    def find_payloads(self, multihashes: Sequence[bytes], most: int) -> list[tuple[int, bytes | None] | None]:
+        epoch = self._committer.epoch
+        found = find_small(self._database, multihashes, most)
+        held = [key for key, each in zip(multihashes, found, strict=True) if each is not None]
+        self._wait_durable(Family.PAYLOADS, held, epoch)
+        return found
+
+    def _wait_durable(self, family: Family, keys: Sequence[bytes], epoch: int) -> None:
+        rows = [RowKey(family, key) for key in keys]
+        if self._committer.are_undurable(rows):
+            waiting = self._committer.wait_durable(rows, epoch)
+            asyncio.run_coroutine_threadsafe(waiting, self._loop).result()
+        self._committer.require_epoch(epoch)
 
 
 def _size(rows: Sequence[tuple[bytes, bytes]]) -> int:
