@@ -10,7 +10,7 @@
 //! A value is the bytes of a field; if a request has several lines of it, they are joined with commas (RFC 9110 section
 //! 5.3). Malformed values are no errors: each function says what they stand for. All work is linear in the value's length.
 //!
-//! With the feature `server`, on Unix: `guard` has the bytes of a connection, `server` the connections of hyper, `tls` their
+//! With the feature `server`, on Unix: `listen` has sockets, `guard` has the bytes of a connection, `server` the connections of hyper, `tls` their
 //! encryption, `proxy` the requests that another server answers, and `problem` the answers of the front itself.
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,8 @@ pub mod conditions;
 pub mod framing;
 #[cfg(feature = "server")]
 pub mod guard;
+#[cfg(all(unix, feature = "server"))]
+pub mod listen;
 pub mod media;
 pub mod origins;
 #[cfg(feature = "server")]
