@@ -5,7 +5,6 @@
 //! answers with the fault, so that answers stay in the order of their requests. Each wait for the client has a deadline;
 //! time in which the gateway does not read or write is not counted.
 
-use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,9 +13,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 use crate::framing::{Framing, Limits, Malformed, Part};
+use crate::pace::{Pace, Rate, Timer};
 
 /// The head that stands for what could not be understood; it is the last that is read.
 pub const REFUSED: &[u8] = b"GET / HTTP/1.1\r\nhost: refused\r\nconnection: close\r\n\r\n";
@@ -31,22 +31,34 @@ pub struct Deadlines {
     pub head: Duration,
     /// From an answer to the first byte of the next request.
     pub idle: Duration,
-    /// Between two bytes of a body, and between two writes of which the client reads something.
-    pub stall: Duration,
-    /// The time for a body beside that which its bytes take at `rate`, and the same for what the client reads.
-    pub grace: Duration,
-    /// Bytes a second.
-    pub rate: u32,
+    /// The pace of a body.
+    pub body: Rate,
+    /// For a whole body, while the gateway waits for it.
+    pub body_whole: Duration,
+    /// The pace at which a client reads what is written to it.
+    pub read: Rate,
     /// To read and discard what a client still sends after the last answer.
     pub drain: Duration,
 }
 
 /// What the two sides of a connection, its bytes and its requests, know of each other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Shared {
+    opened: Instant,
     open: AtomicUsize,
     begun: AtomicU64,
+    /// Bodies that wait for the client.
+    awaited: AtomicUsize,
+    /// When the client was last active, in milliseconds after `opened`.
+    active: AtomicU64,
     fault: OnceLock<(u64, Malformed)>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        let (open, begun, awaited, active) = Default::default();
+        Shared { opened: Instant::now(), open, begun, awaited, active, fault: OnceLock::new() }
+    }
 }
 
 impl Shared {
@@ -66,6 +78,21 @@ impl Shared {
         self.fault.get().filter(|(number, _)| *number <= request).map(|(_, fault)| *fault)
     }
 
+    /// Notes that a body begins to wait for the client, or ends to.
+    pub(crate) fn await_body(&self, is_awaited: bool) {
+        if is_awaited {
+            self.awaited.fetch_add(1, Ordering::AcqRel);
+        } else {
+            self.awaited.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Notes that the client was active then.
+    pub(crate) fn touch(&self, at: Instant) {
+        let millis = at.saturating_duration_since(self.opened).as_millis() as u64;
+        self.active.fetch_max(millis, Ordering::AcqRel);
+    }
+
     fn is_idle(&self) -> bool {
         self.open.load(Ordering::Acquire) == 0
     }
@@ -81,67 +108,6 @@ impl Drop for Open {
     }
 }
 
-/// Time spent in waiting for a client that moves bytes.
-#[derive(Debug)]
-struct Wait {
-    timer: Pin<Box<Sleep>>,
-    is_armed: bool,
-    /// Since when, if it is being waited for.
-    since: Option<Instant>,
-    /// Before that, for the same part of a request.
-    waited: Duration,
-    /// What has been moved of it.
-    bytes: u64,
-}
-
-impl Wait {
-    fn new() -> Self {
-        Wait {
-            timer: Box::pin(sleep_until(Instant::now())),
-            is_armed: false,
-            since: None,
-            waited: Duration::ZERO,
-            bytes: 0,
-        }
-    }
-
-    /// Notes that bytes have moved.
-    fn moved(&mut self, bytes: usize) {
-        if let Some(since) = self.since.take() {
-            self.waited += since.elapsed();
-        }
-        self.bytes += bytes as u64;
-    }
-
-    /// Begins with another part of a request.
-    fn restart(&mut self) {
-        (self.since, self.waited, self.bytes) = (None, Duration::ZERO, 0);
-    }
-
-    /// Waits, at most for `stall` at once and for `allowed` in all. Ready when either is over.
-    fn poll(&mut self, cx: &mut Context<'_>, allowed: Duration, stall: Duration) -> Poll<()> {
-        let since = *self.since.get_or_insert_with(Instant::now);
-        let deadline = since + stall.min(allowed.saturating_sub(self.waited));
-        // Deadlines mostly move on: the timer is set again when it has rung too early, not for each request.
-        if !std::mem::replace(&mut self.is_armed, true) || self.timer.deadline() > deadline {
-            self.timer.as_mut().reset(deadline);
-        }
-        loop {
-            ready!(self.timer.as_mut().poll(cx));
-            if Instant::now() >= deadline {
-                self.is_armed = false;
-                return Poll::Ready(());
-            }
-            self.timer.as_mut().reset(deadline);
-        }
-    }
-
-    /// What bytes may take at a rate.
-    fn allowed(&self, deadlines: &Deadlines) -> Duration {
-        deadlines.grace + Duration::from_secs_f64(self.bytes as f64 / f64::from(deadlines.rate.max(1)))
-    }
-}
-
 /// A connection whose client is held to framing and deadlines.
 #[derive(Debug)]
 pub struct Guarded<S> {
@@ -154,10 +120,10 @@ pub struct Guarded<S> {
     passing: usize,
     /// What is read after a fault.
     rest: Option<&'static [u8]>,
-    reading: Wait,
-    /// For which part of which request `reading` waits.
-    awaited: (Part, u64),
-    writing: Wait,
+    timer: Timer,
+    /// Since when which part of which request is awaited, or the end of the connection.
+    awaited: Option<(Instant, Part, u64)>,
+    writing: Pace,
     is_closed: bool,
 }
 
@@ -172,9 +138,9 @@ impl<S> Guarded<S> {
             held: Vec::new(),
             passing: 0,
             rest: None,
-            reading: Wait::new(),
-            awaited: (Part::Idle, 0),
-            writing: Wait::new(),
+            timer: Timer::default(),
+            awaited: None,
+            writing: Pace::new(deadlines.read),
             is_closed: false,
         }
     }
@@ -186,20 +152,24 @@ impl<S> Guarded<S> {
 
     /// Ready when the client has taken too long over what is awaited.
     fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let part = (self.framing.part(), self.framing.requests());
-        if self.awaited != part {
-            self.awaited = part;
-            self.reading.restart();
-        }
-        let deadlines = &self.deadlines;
-        let (allowed, stall) = match part {
-            (Part::Idle, 0) | (Part::Head, _) => (deadlines.head, deadlines.head),
-            (Part::Idle | Part::Http2, _) if !self.shared.is_idle() => return Poll::Pending, // the client waits
-            (Part::Idle, _) => (deadlines.idle, deadlines.idle),
-            (Part::Http2, _) => (Duration::MAX, deadlines.idle),
-            (Part::Body, _) => (self.reading.allowed(deadlines), deadlines.stall),
+        let (part, number) = (self.framing.part(), self.framing.requests());
+        let patience = match (part, number) {
+            // The client waits for an answer, or the reader of a body for the client.
+            (Part::Body, _) => None,
+            (Part::Idle | Part::Http2, 1..) if !self.shared.is_idle() => None,
+            (Part::Idle, 0) | (Part::Head, _) => Some(self.deadlines.head),
+            (Part::Idle | Part::Http2, _) => Some(self.deadlines.idle),
         };
-        self.reading.poll(cx, allowed, stall)
+        let Some(patience) = patience else {
+            self.awaited = None;
+            return Poll::Pending;
+        };
+        let since = match self.awaited {
+            Some((since, awaited, of)) if (awaited, of) == (part, number) => since,
+            _ => Instant::now(),
+        };
+        self.awaited = Some((since, part, number));
+        self.timer.poll(cx, since + patience)
     }
 
     /// Takes the verdict on what is held, or has just been read. Returns how much of it passes.
@@ -250,7 +220,6 @@ impl<S: AsyncRead + Unpin> Guarded<S> {
                 if read == 0 {
                     return Poll::Ready(Ok(()));
                 }
-                self.reading.moved(read);
                 let passing = self.judge(&buf.filled()[before..]);
                 if self.rest.is_none() {
                     self.held.extend_from_slice(&buf.filled()[before + passing..]);
@@ -264,7 +233,6 @@ impl<S: AsyncRead + Unpin> Guarded<S> {
                 if read == 0 {
                     return Poll::Ready(Ok(())); // in the middle of a head
                 }
-                self.reading.moved(read);
                 let held = std::mem::take(&mut self.held);
                 self.passing = self.judge(&held);
                 self.held = held;
@@ -284,10 +252,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
         }
         ready!(this.poll_overdue(cx));
         this.is_closed = true;
-        match this.framing.part() {
-            Part::Body => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            _ => Poll::Ready(Ok(())), // as if the client had closed it: nothing is owed to it
-        }
+        Poll::Ready(Ok(())) // as if the client had closed it: nothing is owed to it
     }
 }
 
@@ -296,13 +261,12 @@ impl<S: AsyncWrite + Unpin> Guarded<S> {
     fn wrote(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match polled {
             Poll::Ready(Ok(bytes)) => {
-                self.writing.moved(bytes);
+                self.writing.move_on(bytes);
                 Poll::Ready(Ok(bytes))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
-                let allowed = self.writing.allowed(&self.deadlines);
-                ready!(self.writing.poll(cx, allowed, self.deadlines.stall));
+                ready!(self.writing.poll(cx, Duration::MAX));
                 self.is_closed = true;
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
@@ -335,7 +299,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
         let this = self.get_mut();
         let polled = Pin::new(&mut this.stream).poll_flush(cx).map_ok(|()| 0);
         ready!(this.wrote(cx, polled))?;
-        this.writing.restart(); // what the client has read so far excuses nothing later
+        if this.shared.is_idle() {
+            this.writing.restart(); // within answers, what was read counts, however often they are flushed
+        }
         Poll::Ready(Ok(()))
     }
 
@@ -345,7 +311,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
         let this = self.get_mut();
         ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
         if !std::mem::replace(&mut this.is_closed, true) {
-            this.reading.restart();
+            this.awaited = None;
         }
         let mut bytes = [0; DRAIN_BYTES];
         loop {
@@ -356,6 +322,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
                 Poll::Pending => break,
             }
         }
-        this.reading.poll(cx, this.deadlines.drain, this.deadlines.drain).map(Ok)
+        let (since, ..) = *this.awaited.get_or_insert_with(|| (Instant::now(), Part::Idle, 0));
+        this.timer.poll(cx, since + this.deadlines.drain).map(Ok)
     }
 }

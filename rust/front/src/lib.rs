@@ -10,10 +10,13 @@
 //! A value is the bytes of a field; if a request has several lines of it, they are joined with commas (RFC 9110 section
 //! 5.3). Malformed values are no errors: each function says what they stand for. All work is linear in the value's length.
 //!
-//! With the feature `server`, on Unix: `listen` has sockets, `guard` has the bytes of a connection, `server` the connections of hyper, `tls` their
-//! encryption, `proxy` the requests that another server answers, and `problem` the answers of the front itself.
+//! With the feature `server`, on Unix: `listen` has sockets, `guard` the bytes of a connection, `pace` how slow a client may
+//! be, `peers` whom a share per address concerns, `budget` the bodies of requests, `server` the connections of hyper, `tls`
+//! their encryption, `proxy` the requests that another server answers, and `problem` the answers of the front itself.
 #![forbid(unsafe_code)]
 
+#[cfg(all(unix, feature = "server"))]
+pub mod budget;
 pub mod conditions;
 pub mod framing;
 #[cfg(feature = "server")]
@@ -22,6 +25,10 @@ pub mod guard;
 pub mod listen;
 pub mod media;
 pub mod origins;
+#[cfg(feature = "server")]
+pub mod pace;
+#[cfg(feature = "server")]
+pub mod peers;
 #[cfg(feature = "server")]
 pub mod problem;
 #[cfg(all(unix, feature = "server"))]

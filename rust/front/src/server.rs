@@ -26,6 +26,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
+use crate::budget::Arriving;
 use crate::framing::Limits;
 use crate::guard::{Deadlines, Guarded, Open, Shared};
 use crate::origins::{Origins, Refusal, Source};
@@ -60,9 +61,11 @@ impl From<Bytes> for Answer {
 /// Answers requests. Each is polled on the thread of its connection, so none may block.
 pub trait Service: Send + Sync + 'static {
     /// Answers a request whose Host, Origin and framing are in order. A panic is a 500.
+    ///
+    /// Whoever reads the body waits for the client only as long as its pace allows.
     fn answer(
         &self,
-        request: Request<Incoming>,
+        request: Request<Arriving>,
         client: Option<SocketAddr>,
     ) -> impl Future<Output = Response<Answer>> + Send;
 }
@@ -177,6 +180,9 @@ impl<S: Service> Server<S> {
         let response = match self.admit(request, number, shared) {
             Err(problem) => of_problem(&problem),
             Ok(request) => {
+                let deadlines = &self.rules.deadlines;
+                let request =
+                    request.map(|body| Arriving::new(body, deadlines.body, deadlines.body_whole, Arc::clone(shared)));
                 let answered = AssertUnwindSafe(self.service.answer(request, client)).catch_unwind().await;
                 let answer = answered.unwrap_or_else(|_| of_problem(&Problem::internal()));
                 // What the body turned out to be says more than what the service made of it.
@@ -227,8 +233,17 @@ impl Problem {
         Problem { status, code: "invalid_request", message: fault.to_string() }
     }
 
-    fn bad_request(message: &str) -> Self {
+    pub(crate) fn bad_request(message: &str) -> Self {
         Problem { status: StatusCode::BAD_REQUEST, code: "invalid_request", message: message.to_owned() }
+    }
+
+    pub(crate) fn too_large(limit: usize) -> Self {
+        let message = format!("the request body is longer than the limit of {limit} bytes");
+        Problem { status: StatusCode::PAYLOAD_TOO_LARGE, code: "too_large", message }
+    }
+
+    pub(crate) fn unavailable(message: &str) -> Self {
+        Problem { status: StatusCode::SERVICE_UNAVAILABLE, code: "unavailable", message: message.to_owned() }
     }
 
     fn refused(refusal: &Refusal) -> Self {
@@ -299,7 +314,7 @@ fn builder(rules: &Rules) -> auto::Builder<TokioExecutor> {
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(rules.deadlines.idle)
-        .keep_alive_timeout(rules.deadlines.stall);
+        .keep_alive_timeout(rules.deadlines.read.pause);
     builder
 }
 

@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use coregw_front::framing::{Limits, Malformed};
 use coregw_front::guard::{Deadlines, Guarded, REFUSED};
+use coregw_front::pace::Rate;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::{Instant, sleep, timeout};
 
 const LIMITS: Limits = Limits { head_bytes: 16 << 10, fields: 100 };
+const RATE: Rate = Rate { bytes_per_second: 1000, grace: Duration::from_secs(10), pause: Duration::from_secs(20) };
 const DEADLINES: Deadlines = Deadlines {
     head: Duration::from_secs(10),
     idle: Duration::from_secs(30),
-    stall: Duration::from_secs(20),
-    grace: Duration::from_secs(60),
-    rate: 1000,
+    body: RATE,
+    body_whole: Duration::from_secs(600),
+    read: RATE,
     drain: Duration::from_secs(5),
 };
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -136,27 +138,6 @@ async fn empty_lines_do_not_keep_a_connection() {
     let (seconds, error) = seconds_to_the_end(&mut guarded).await;
     assert!(error.is_none() && seconds <= 40.0, "{seconds}");
     dripping.abort();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_body_may_neither_stall_nor_trickle() {
-    let (mut client, mut guarded) = connect();
-    send(&mut client, POST).await;
-    expect(&mut guarded, POST).await;
-    assert_eq!(seconds_to_the_end(&mut guarded).await, (20.0, Some(ErrorKind::TimedOut)));
-
-    let (mut client, mut guarded) = connect();
-    send(&mut client, POST).await;
-    expect(&mut guarded, POST).await;
-    let trickling = tokio::spawn(async move {
-        while client.write_all(&[0; 100]).await.is_ok() {
-            sleep(Duration::from_secs(1)).await;
-        }
-    });
-    let (seconds, error) = seconds_to_the_end(&mut guarded).await;
-    // 100 bytes a second earn a tenth of a second each second: grace / 0.9.
-    assert!(error == Some(ErrorKind::TimedOut) && (60.0..=75.0).contains(&seconds), "{seconds}");
-    trickling.abort();
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,15 +8,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use coregw_front::budget::Arriving;
 use coregw_front::framing::Limits;
 use coregw_front::guard::Deadlines;
 use coregw_front::origins::Origins;
+use coregw_front::pace::Rate;
 use coregw_front::proxy::Upstream;
 use coregw_front::server::{Answer, Listener, Rules, Server, Service};
 use coregw_front::tls::Tls;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::oneshot;
@@ -24,9 +25,10 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 const SOON: Duration = Duration::from_secs(30);
+const RATE: Rate = Rate { bytes_per_second: 1000, grace: SOON, pause: SOON };
 
 /// Answers with what it has understood; `/cold/…` goes to another server.
-struct Echo(Option<Arc<Upstream<Incoming>>>);
+struct Echo(Option<Arc<Upstream<Arriving>>>);
 
 fn text(status: StatusCode, text: String) -> Response<Answer> {
     let mut response = Response::new(Answer::from(Bytes::from(text)));
@@ -35,7 +37,7 @@ fn text(status: StatusCode, text: String) -> Response<Answer> {
 }
 
 impl Service for Echo {
-    async fn answer(&self, request: Request<Incoming>, _client: Option<SocketAddr>) -> Response<Answer> {
+    async fn answer(&self, request: Request<Arriving>, _client: Option<SocketAddr>) -> Response<Answer> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         if let Some(upstream) = self.0.as_ref().filter(|_| path.starts_with("/cold")) {
             return match upstream.send(request).await {
@@ -71,7 +73,7 @@ async fn start_with(upstream: Option<PathBuf>, listen: impl FnOnce(TcpListener) 
     let rules = Rules {
         origins: Origins::new("auto", "none", "127.0.0.1").expect("hosts"),
         limits: Limits { head_bytes: 16 << 10, fields: 100 },
-        deadlines: Deadlines { head: SOON, idle: SOON, stall: SOON, grace: SOON, rate: 1000, drain: 5 * second },
+        deadlines: Deadlines { head: SOON, idle: SOON, body: RATE, body_whole: SOON, read: RATE, drain: 5 * second },
         connections: 10,
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

@@ -1,0 +1,370 @@
+//! Bodies of requests: the pace at which they arrive, and their memory.
+//!
+//! Memory has a share for small bodies, one for each address, and none for stalled ones: if it is short, those are refused
+//! first whose clients are too slow, and of them those that hold most.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tokio::time::Instant;
+
+use crate::guard::Shared;
+use crate::pace::{Pace, Rate};
+use crate::peers::Proxies;
+use crate::problem::Problem;
+use crate::proxy::Error;
+
+/// A body that holds at most this much is small.
+pub const SMALL_BYTES: usize = 64 << 10;
+/// One part in this many of the budget is for small bodies only.
+const SMALL_SHARE: usize = 8;
+/// A body that has been too slow for this long is stalled.
+const STALLED: Duration = Duration::from_secs(1);
+
+/// Why a body is not complete.
+#[derive(Debug)]
+pub enum Broken {
+    /// Its client took too long over it.
+    Late,
+    /// The connection ended, or cannot be understood.
+    Cut(Error),
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Broken::Late => "the request body did not arrive in time",
+            Broken::Cut(_) => "the request body is incomplete",
+        })
+    }
+}
+
+impl std::error::Error for Broken {}
+
+/// A body that arrives while it is read. Its client is held to a pace while the reader waits for it.
+#[derive(Debug)]
+pub struct Arriving<B = Incoming> {
+    body: B,
+    pace: Pace,
+    whole: Duration,
+    connection: Arc<Shared>,
+    is_awaited: bool,
+}
+
+impl<B> Arriving<B> {
+    /// A body of a request on a connection, which has to arrive at a rate, and in `whole` in all.
+    pub fn new(body: B, rate: Rate, whole: Duration, connection: Arc<Shared>) -> Self {
+        Arriving { body, pace: Pace::new(rate), whole, connection, is_awaited: false }
+    }
+
+    /// Tells the connection whether, and since when, this body waits for its client.
+    fn note(&mut self, since: Option<Instant>) {
+        if let Some(since) = since {
+            self.connection.touch(since);
+        }
+        if self.is_awaited != since.is_some() {
+            self.is_awaited = since.is_some();
+            self.connection.await_body(self.is_awaited);
+        }
+    }
+}
+
+impl<B> Body for Arriving<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Error>,
+{
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let this = &mut *self;
+        match Pin::new(&mut this.body).poll_frame(cx) {
+            Poll::Ready(found) => {
+                let bytes = match &found {
+                    Some(Ok(frame)) => frame.data_ref().map_or(0, Bytes::len),
+                    _ => 0,
+                };
+                this.pace.move_on(bytes);
+                this.note(None);
+                Poll::Ready(found.map(|frame| frame.map_err(|error| Broken::Cut(error.into()))))
+            }
+            Poll::Pending if this.pace.poll(cx, this.whole).is_ready() => Poll::Ready(Some(Err(Broken::Late))),
+            Poll::Pending => {
+                this.note(this.pace.behind_since());
+                Poll::Pending
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B> Drop for Arriving<B> {
+    fn drop(&mut self) {
+        self.note(None);
+    }
+}
+
+/// How much memory bodies may hold, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Capacity {
+    /// All of them together.
+    pub total: usize,
+    /// Those of one address that are not small.
+    pub per_address: usize,
+    /// The largest body: there is always room for one.
+    pub largest: usize,
+}
+
+/// The memory of all bodies together.
+#[derive(Debug)]
+pub struct Budget {
+    capacity: Capacity,
+    /// For bodies that are not small.
+    large: usize,
+    proxies: Arc<Proxies>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held: usize,
+    large: usize,
+    by_address: HashMap<IpAddr, usize>,
+    /// The bodies that wait for their clients, by the number of their account.
+    waiting: HashMap<u64, Waiting>,
+    accounts: u64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    held: usize,
+    address: Option<IpAddr>,
+    behind_since: Instant,
+    waker: Waker,
+    is_refused: bool,
+}
+
+impl Budget {
+    /// A budget of which nothing is held. No share per address applies to `proxies`.
+    pub fn new(capacity: Capacity, proxies: Arc<Proxies>) -> Arc<Self> {
+        let large = capacity.total - capacity.total / SMALL_SHARE;
+        let large = large.max(capacity.largest.min(capacity.total));
+        let capacity = Capacity { per_address: capacity.per_address.max(capacity.largest), ..capacity };
+        Arc::new(Budget { capacity, large, proxies, state: Mutex::default() })
+    }
+
+    /// An account for one body. What it holds is counted until it is dropped.
+    pub fn account(self: &Arc<Self>, client: Option<IpAddr>) -> Account {
+        let address = client.and_then(|client| self.proxies.key_of(client));
+        Account { budget: Arc::clone(self), address, held: 0, waits_as: None }
+    }
+
+    /// Bytes that are held.
+    pub fn held(&self) -> usize {
+        self.lock().held
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// By how much these further bytes, and these of large bodies, would exceed the budget.
+    fn excess(&self, state: &State, size: usize, large: usize) -> usize {
+        let of_large = if large > 0 { (state.large + large).saturating_sub(self.large) } else { 0 };
+        (state.held + size).saturating_sub(self.capacity.total).max(of_large)
+    }
+}
+
+impl State {
+    fn release(&mut self, held: usize, address: Option<IpAddr>) {
+        self.held -= held;
+        if held <= SMALL_BYTES {
+            return;
+        }
+        self.large -= held;
+        if let Some(address) = address
+            && let Some(sum) = self.by_address.get_mut(&address)
+        {
+            *sum -= held;
+            if *sum == 0 {
+                self.by_address.remove(&address);
+            }
+        }
+    }
+
+    /// Refuses stalled bodies until they have freed this many bytes. O(bodies that wait for their clients).
+    fn relieve(&mut self, mut needed: usize) {
+        let is_stalled = |each: &Waiting| !each.is_refused && each.behind_since.elapsed() >= STALLED;
+        let mut stalled: Vec<_> =
+            self.waiting.iter().filter(|(_, each)| is_stalled(each)).map(|(&id, each)| (each.held, id)).collect();
+        stalled.sort_unstable_by(|one, other| other.cmp(one));
+        for (held, id) in stalled {
+            if needed == 0 {
+                return;
+            }
+            let Some(each) = self.waiting.get_mut(&id) else { continue };
+            each.is_refused = true;
+            each.waker.wake_by_ref();
+            let address = each.address;
+            self.release(held, address);
+            needed = needed.saturating_sub(held);
+        }
+    }
+}
+
+/// What one body holds; made by [`Budget::account`].
+#[derive(Debug)]
+pub struct Account {
+    budget: Arc<Budget>,
+    address: Option<IpAddr>,
+    held: usize,
+    /// The number under which it waits, if it does.
+    waits_as: Option<u64>,
+}
+
+impl Account {
+    /// Counts further bytes as held.
+    ///
+    /// # Errors
+    ///
+    /// `unavailable` if all bodies together, or those of the address, exceed their budget.
+    pub fn add(&mut self, size: usize) -> Result<(), Problem> {
+        let budget = Arc::clone(&self.budget);
+        let mut state = budget.lock();
+        let held = self.held + size;
+        let large = match (held > SMALL_BYTES, self.held > SMALL_BYTES) {
+            (false, _) => 0,
+            (true, true) => size,
+            (true, false) => held,
+        };
+        if let Some(address) = self.address.filter(|_| large > 0) {
+            let sum = state.by_address.get(&address).copied().unwrap_or(0);
+            if sum + large > budget.capacity.per_address {
+                return Err(Problem::unavailable(
+                    "the request bodies of your address exceed its share of the gateway's memory; retry later",
+                ));
+            }
+        }
+        let excess = budget.excess(&state, size, large);
+        if excess > 0 {
+            state.relieve(excess);
+            if budget.excess(&state, size, large) > 0 {
+                return Err(short());
+            }
+        }
+        state.held += size;
+        state.large += large;
+        if let Some(address) = self.address.filter(|_| large > 0) {
+            *state.by_address.entry(address).or_default() += large;
+        }
+        self.held = held;
+        Ok(())
+    }
+
+    /// Notes that the body waits for its client, which is too slow since then. Returns whether it has been refused.
+    fn wait(&mut self, behind_since: Instant, waker: &Waker) -> bool {
+        let mut state = self.budget.lock();
+        let id = *self.waits_as.get_or_insert_with(|| {
+            state.accounts += 1;
+            state.accounts
+        });
+        let entry = state.waiting.entry(id).or_insert_with(|| {
+            let (held, address) = (self.held, self.address);
+            Waiting { held, address, behind_since, waker: waker.clone(), is_refused: false }
+        });
+        entry.behind_since = behind_since;
+        entry.waker.clone_from(waker);
+        entry.is_refused
+    }
+
+    /// Notes that it does not wait any more. Returns whether it was refused meanwhile, and holds nothing.
+    fn resume(&mut self) -> bool {
+        let Some(id) = self.waits_as.take() else { return false };
+        let is_refused = self.budget.lock().waiting.remove(&id).is_some_and(|entry| entry.is_refused);
+        if is_refused {
+            self.held = 0;
+        }
+        is_refused
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.resume();
+        if self.held > 0 {
+            self.budget.lock().release(self.held, self.address);
+        }
+    }
+}
+
+/// Reads a whole body. Its memory is counted in `account`, which the caller keeps as long as the body.
+///
+/// # Errors
+///
+/// `too_large` if the body is longer than `limit` (nothing is read if its declared length is), `unavailable` if the
+/// budget is exceeded, `invalid_request` if it arrives too slowly or is cut off.
+pub async fn read_whole<B>(mut body: Arriving<B>, limit: usize, account: &mut Account) -> Result<Bytes, Problem>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Error>,
+{
+    if body.size_hint().lower() > limit as u64 {
+        return Err(Problem::too_large(limit));
+    }
+    let (mut first, mut rest) = (Bytes::new(), BytesMut::new());
+    while let Some(frame) = next_frame(&mut body, account).await? {
+        let Ok(chunk) = frame.into_data() else { continue }; // trailers mean nothing here
+        let length = first.len() + rest.len() + chunk.len();
+        if length > limit {
+            return Err(Problem::too_large(limit));
+        }
+        account.add(chunk.len())?;
+        if length == chunk.len() {
+            first = chunk;
+            continue;
+        }
+        if rest.is_empty() {
+            rest.extend_from_slice(&std::mem::take(&mut first));
+        }
+        rest.extend_from_slice(&chunk);
+    }
+    Ok(if rest.is_empty() { first } else { rest.freeze() })
+}
+
+async fn next_frame<B>(body: &mut Arriving<B>, account: &mut Account) -> Result<Option<Frame<Bytes>>, Problem>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Error>,
+{
+    poll_fn(|cx| match Pin::new(&mut *body).poll_frame(cx) {
+        Poll::Pending => {
+            let behind_since = body.pace.behind_since().unwrap_or_else(Instant::now);
+            if account.wait(behind_since, cx.waker()) { Poll::Ready(Err(short())) } else { Poll::Pending }
+        }
+        Poll::Ready(_) if account.resume() => Poll::Ready(Err(short())),
+        Poll::Ready(frame) => {
+            Poll::Ready(frame.transpose().map_err(|broken| Problem::bad_request(&broken.to_string())))
+        }
+    })
+    .await
+}
+
+fn short() -> Problem {
+    Problem::unavailable("request bodies exceed the gateway's memory for them; retry later")
+}
