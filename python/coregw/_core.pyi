@@ -1577,8 +1577,12 @@ class PageCache:
     """
 
     def __new__(cls, max_bytes: int, max_roots: int = 0) -> PageCache: ...
-    def remember(self, root: CidLike) -> None:
-        """Remember that the store holds a root, given as binary CID, so that operations do not ask for it.
+    def remember(self, root: CidLike, generation: int) -> None:
+        """Remember that the store holds a root, so that operations do not ask for it.
+
+        Args:
+            root: The binary CID of the root.
+            generation: `generation`, as it was before the store was asked.
 
         Raises:
             InvalidInput: If the CID is not a root.
@@ -1589,9 +1593,12 @@ class PageCache:
         Raises:
             InvalidInput: If the CID is not a root.
         """
-    def forget_held(self) -> None:
-        """Forget which roots the store holds: some of them have expired."""
+    def expire(self) -> None:
+        """Begin another generation: some roots have expired. For any thread."""
     def __len__(self) -> int: ...
+    @property
+    def generation(self) -> int:
+        """How often roots have expired. What was read from the store in an earlier generation is not known any more."""
     @property
     def max_bytes(self) -> int:
         """Bound of the memory for pages, in bytes."""

@@ -409,17 +409,23 @@ class CollectionContract:
     async def test_old_roots_expire_at_once_and_kept_ones_do_not(self, store: CollectableStore) -> None:
         await store.put({ROOTS: [(A, b""), (B, b"")]})
         await older()
+        told: list[int] = []
+        store.watch_expiries(lambda: told.append(store.expiries))
         async with store.collect(0) as collection:
             assert await collection.keep([A, C]) == [True, False]
             assert await collection.remove(Stored.ROOTS, [B]) == [False]
+            assert told == []
             assert await collection.expire() == []
             assert store.expiries == 1
+            assert told == [1]
             assert await store.get(ROOTS, [A, B]) == [b"", None]
             assert await store.renew(Stored.ROOTS, [A, B]) == [0, None]
             assert [key for key, _ in await store.list_rows(ROOTS, b"\1", None, 9)] == []
             with pytest.raises(RootNotFound):
                 await store.put({ROOTS: [(C, b"")]}, True, [B])
             assert await collection.remove(Stored.ROOTS, [A, B]) == [False, True]
+            assert told == [1]
+        assert told == [1, 1]
         assert await store.get(ROOTS, [A, B]) == [b"", None]
 
     async def test_old_roots_on_which_a_write_relied_are_reported_before_anything_expires(

@@ -72,7 +72,7 @@ class Driver:
         self.page_reads = PageReads(store)
         """Reads of pages from the store."""
         self._guided = GuidedPages(store, self.page_reads)
-        self._expiries = store.expiries
+        store.watch_expiries(cache.expire)
         self._incomplete: set[bytes] = set()
         """Roots that were found to have lost pages, until they are stored again."""
 
@@ -102,7 +102,6 @@ class Driver:
             Unavailable: If it takes longer than ``seconds``.
             ClientDisconnected: If the caller leaves before it ends.
         """
-        self._refresh_held()
         query = QueryState(start, self._max_nodes, on_loop=weight <= MAX_LOOP_BYTES)
         if query.on_loop:
             polled = query.begin(self._budget)
@@ -158,7 +157,6 @@ class Driver:
 
     def _begun(self, operation: Operation, weight: int) -> Execution:
         """Return the execution of a change, which has been polled if it runs on the event loop."""
-        self._refresh_held()
         on_loop = weight <= MAX_LOOP_BYTES
         return Execution(operation, operation.poll(self._budget) if on_loop else None, on_loop=on_loop)
 
@@ -183,7 +181,6 @@ class Driver:
         operation, polled = execution.operation, execution.polled
         assert operation is not None  # noqa: S101 - it has begun
         if polled is None:
-            self._refresh_held()
             polled = await self._poll(execution, operation, on_loop=execution.on_loop)
         execution.polled = None
         early: dict[bytes, bytes] = {}
@@ -278,7 +275,7 @@ class Driver:
         roots = sorted(trees)
         for root, row in zip(roots, await self._store.get(Table.ROOTS, roots), strict=True):
             if row is None:
-                self._forget_held()
+                self._cache.expire()
                 raise RootNotFound(f"the store no longer holds the root {Cid(root).text}")
 
     async def _put_trees(
@@ -306,7 +303,7 @@ class Driver:
             operation.since = operation.since or now
             self._incomplete.difference_update(roots)
         except RootNotFound as error:
-            self._forget_held()
+            self._cache.expire()
             raise RootNotFound(f"a root that this change is based on has expired: {error}") from None
 
     async def are_held(self, roots: Sequence[bytes]) -> list[bool]:
@@ -314,10 +311,9 @@ class Driver:
 
         An answer that says that a root is stored needs `Store.renew` or a write that requires it.
         """
-        self._refresh_held()
         held = [self._cache.is_held(root) for root in roots]
         if unknown := [root for root, known in zip(roots, held, strict=True) if not known]:
-            expiries = self._store.expiries
+            generation = self._cache.generation
             rows = await self._store.get(Table.ROOTS, unknown)
             found = {root: row is not None for root, row in zip(unknown, rows, strict=True)}
             self._incomplete.difference_update(unknown)
@@ -325,19 +321,10 @@ class Driver:
             for root, is_held in found.items():
                 if root in self._incomplete:
                     continue  # asked for again, as it may be healed
-                if is_held and self._store.expiries == expiries:  # or it may have expired while it was read
-                    self._cache.remember(root)
+                if is_held:
+                    self._cache.remember(root, generation)
             held = [known or found[root] for root, known in zip(roots, held, strict=True)]
         return held
-
-    def _refresh_held(self) -> None:
-        """Forget which roots are held if some have expired."""
-        if self._store.expiries != self._expiries:
-            self._forget_held()
-
-    def _forget_held(self) -> None:
-        self._expiries = self._store.expiries
-        self._cache.forget_held()
 
     async def call(self, weight: int, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function, here or in a worker thread; `weight` is its work, in bytes of a query."""

@@ -22,7 +22,7 @@ from typing import Final
 
 from coregw.errors import RootNotFound, Unavailable
 
-__all__ = ["SLICE_SECONDS", "Ages", "Clock", "RecentKeys"]
+__all__ = ["SLICE_SECONDS", "Ages", "Clock", "Expiries", "RecentKeys"]
 
 _SLICES: Final = 12
 
@@ -156,6 +156,33 @@ SLICE_SECONDS: Final = 300.0
 _MAX_LATE: Final = 65_536
 
 
+class Expiries:
+    """How often roots have expired, and who is told of it.
+
+    Attributes:
+        count: What `coregw.store.Store.expiries` returns.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._watchers: list[Callable[[], None]] = []
+
+    def watch(self, on_expiry: Callable[[], None]) -> None:
+        """See `coregw.store.Store.watch_expiries`."""
+        self._watchers.append(on_expiry)
+
+    def note(self, count: int) -> None:
+        """Note that roots have expired this many times in all, and tell who watches if that is news."""
+        if count > self.count:
+            self.count = count
+            self.tell()
+
+    def tell(self) -> None:
+        """Tell who watches."""
+        for on_expiry in self._watchers:
+            on_expiry()
+
+
 class Ages:
     """The ages of one open store.
 
@@ -170,11 +197,12 @@ class Ages:
         self.clock: Final = clock
         self.undated: Final = undated
         self.expired_before = expired_before
-        self.expiries = 0
+        self.expiries: Final = Expiries()
         self.recent: Final = RecentKeys(max(1, int(slice_seconds * 1000)))
         self._limit: int | None = None
         self._collection: object = None
         self._late: set[bytes] = set()
+        self._has_expired = False
         self._swept_from = 0
 
     # --- writes -------------------------------------------------------------------------------------------------------
@@ -242,7 +270,8 @@ class Ages:
     def expire(self, before: int) -> None:
         """Let all roots dated before a time expire; pages that `RecentKeys` does not know may be removed now."""
         self.expired_before = before
-        self.expiries += 1
+        self.expiries.note(self.expiries.count + 1)
+        self._has_expired = True
         self._swept_from = max(self._swept_from, self.recent.covered(before))
 
     def is_kept(self, dated: int | None) -> bool:
@@ -256,3 +285,6 @@ class Ages:
         self._limit = self._collection = None
         self._late.clear()
         self.recent.unpin()
+        if self._has_expired:  # after that, it may have removed payloads
+            self._has_expired = False
+            self.expiries.tell()

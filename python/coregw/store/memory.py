@@ -109,7 +109,10 @@ class MemoryStore:
 
     @property
     def expiries(self) -> int:
-        return self._ages.expiries
+        return self._ages.expiries.count
+
+    def watch_expiries(self, on_expiry: Callable[[], None]) -> None:
+        self._ages.expiries.watch(on_expiry)
 
     async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
         self._contents.require_open()

@@ -207,6 +207,9 @@ class ReadingStore(ABC):
     def expiries(self) -> int:
         return 0
 
+    def watch_expiries(self, on_expiry: Callable[[], None]) -> None:  # noqa: B027 - nothing expires here
+        """See `coregw.store.Store.watch_expiries`: nothing expires here."""
+
     async def put(
         self,
         rows: Mapping[Table, Sequence[tuple[bytes, bytes]]],

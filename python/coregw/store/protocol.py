@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from enum import StrEnum
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self, runtime_checkable
@@ -144,6 +144,13 @@ class Store(Protocol):
         """The number of times that roots have expired; a cache of held roots is stale when it changes.
 
         In a worker process it may lag behind by some seconds.
+        """
+
+    def watch_expiries(self, on_expiry: Callable[[], None]) -> None:
+        """Call a function whenever roots have expired, and after a collection has removed payloads.
+
+        Args:
+            on_expiry: Called in any thread, before what the expired roots needed is removed. It must not block.
         """
 
     # --- rows ---------------------------------------------------------------------------------------------------------

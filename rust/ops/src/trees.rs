@@ -175,8 +175,9 @@ impl Trees {
 
     /// Waits until the last pages, then the records of `roots`, are stored, while `requires` are held.
     pub(crate) async fn record(&self, last_pages: Vec<(Digest, Vec<u8>)>, roots: &[RootCid], requires: &[RootCid]) {
+        let generation = self.cache.generation();
         self.slot.store(last_pages, roots.to_vec(), requires.to_vec()).await;
-        roots.iter().for_each(|root| self.cache.remember(*root));
+        roots.iter().for_each(|root| self.cache.remember(*root, generation));
     }
 }
 

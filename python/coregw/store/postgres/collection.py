@@ -19,6 +19,7 @@ from uuid import UUID
 import asyncpg
 
 from coregw.errors import CoregwError, Unavailable
+from coregw.store.ages import Expiries
 from coregw.store.collection import Item
 from coregw.store.postgres.connections import Connection, Row, translated
 from coregw.store.postgres.payloads import PostgresPayloads, drop_upload, drop_uploads
@@ -54,7 +55,7 @@ class PostgresCollection:
     Args:
         payloads: The payloads of the store.
         grace_seconds: What is younger is spared.
-        on_expiry: Called when roots may have expired.
+        expiries: Those of the store.
         claim: Checks that the bucket is still that of this store.
     """
 
@@ -62,14 +63,14 @@ class PostgresCollection:
         self,
         payloads: PostgresPayloads,
         grace_seconds: float,
-        on_expiry: Callable[[], None],
+        expiries: Expiries,
         claim: Callable[[], Awaitable[object]],
     ) -> None:
         self._claim = claim
         self._payloads = payloads
         self._database = payloads.database
         self._grace_ms = int(grace_seconds * 1000)
-        self._on_expiry = on_expiry
+        self._expiries = expiries
         self._stack = AsyncExitStack()
         self._connection: Connection = None
         self.began: int = 0
@@ -104,6 +105,7 @@ class PostgresCollection:
             if exc is None:
                 raise
         finally:
+            self._expiries.tell()  # it may have removed payloads
             await self._stack.aclose()
 
     async def list_items(self, kind: Stored, after: bytes | None, limit: int) -> list[Item]:
@@ -132,7 +134,7 @@ class PostgresCollection:
         """See `coregw.store.collection.Collection.expire`."""
         late = [row[0] for row in await self._call("SELECT coregw_expire($1)", self.before)]
         if not late:
-            self._on_expiry()
+            self._expiries.note(self._expiries.count + 1)
         return late
 
     async def remove(self, kind: Stored, keys: Sequence[bytes]) -> list[bool]:

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from coregw.errors import CoregwError, RootNotFound, Unavailable
 from coregw.store.addresses import check_database_address, masked
+from coregw.store.ages import Expiries
 from coregw.store.collection import Identity, Usage
 from coregw.store.postgres.checks import check_server, identify
 from coregw.store.postgres.collection import PostgresCollection, Upkeep
@@ -128,7 +129,7 @@ class PostgresStore:
         self._payloads = PostgresPayloads(database, chunks, room)
         self._replicas = Replicas(url, _READS)
         self._guides = Guides(database, self._replicas)
-        self._expiries = 0
+        self._expiries: Final = Expiries()
         self._upkeep: Upkeep | None = Upkeep(self._payloads, self.refresh, self._claim)
         self.address: Final = masked(url)
         """The address of the database, without its password."""
@@ -154,7 +155,11 @@ class PostgresStore:
     @property
     def expiries(self) -> int:
         """See `coregw.store.Store.expiries`. May lag behind other gateways' collections by some seconds."""
-        return self._expiries
+        return self._expiries.count
+
+    def watch_expiries(self, on_expiry: Callable[[], None]) -> None:
+        """See `coregw.store.Store.watch_expiries`. Other gateways' collections are noticed some seconds later."""
+        self._expiries.watch(on_expiry)
 
     async def refresh(self) -> None:
         """Notice what other gateways did: expired roots, and used space.
@@ -172,7 +177,7 @@ class PostgresStore:
 
     def _note_expiries(self, expiries: int | None) -> None:
         if expiries is not None:
-            self._expiries = max(self._expiries, expiries)
+            self._expiries.note(expiries)
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -308,11 +313,7 @@ class PostgresStore:
     def collect(self, grace_seconds: float) -> PostgresCollection:
         """See `coregw.store.collection.CollectableStore.collect`. At most one gateway collects at a time."""
         self._database.require_open()
-
-        def count() -> None:
-            self._expiries += 1
-
-        return PostgresCollection(self._payloads, grace_seconds, count, self._claim)
+        return PostgresCollection(self._payloads, grace_seconds, self._expiries, self._claim)
 
     async def usage(self) -> Usage:
         """See `coregw.store.collection.CollectableStore.usage`. Files are those of tables and indexes."""

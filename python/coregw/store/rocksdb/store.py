@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from os import PathLike
 from pathlib import Path
@@ -152,7 +152,10 @@ class RocksStore:
 
     @property
     def expiries(self) -> int:
-        return self._dates.ages.expiries
+        return self._dates.ages.expiries.count
+
+    def watch_expiries(self, on_expiry: Callable[[], None]) -> None:
+        self._dates.ages.expiries.watch(on_expiry)
 
     async def __aenter__(self) -> Self:
         return self

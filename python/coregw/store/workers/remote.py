@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 
 from coregw.errors import CoregwError, PayloadNotFound, Unavailable
+from coregw.store.ages import Expiries
 from coregw.store.chunks import ChunkWriter
 from coregw.store.protocol import (
     CHUNK_BYTES,
@@ -111,7 +112,10 @@ class RemoteStore:
 
     @property
     def expiries(self) -> int:
-        return self._connection.expiries
+        return self._connection.expiries.count
+
+    def watch_expiries(self, on_expiry: Callable[[], None]) -> None:
+        self._connection.expiries.watch(on_expiry)
 
     # --- read from the SSTs first -------------------------------------------------------------------------------------
 
@@ -326,7 +330,7 @@ class _Connection(FrameProtocol):
     def __init__(self, on_lost: Callable[[], None] | None) -> None:
         super().__init__()
         self.numbers = itertools.count()
-        self.expiries = 0
+        self.expiries: Final = Expiries()
         self._on_lost = on_lost
         self._waiting: dict[int, _OwnerCall] = {}
         self.uploads = partial(_place_for, asyncio.Semaphore(_PLACES))
@@ -371,7 +375,7 @@ class _Connection(FrameProtocol):
 
     def frame_received(self, frame: bytes) -> None:
         response = RESPONSE.decode(frame)
-        self.expiries = max(self.expiries, response.expiries)  # an older response may be longer, and come later
+        self.expiries.note(response.expiries)  # an older response may be longer, and come later
         name, future, places = self._waiting.pop(response.number)
         _leave(places)
         if future.done():

@@ -46,9 +46,18 @@ fn is_noted(number: u64) -> bool {
 const MAX_FIXED_LISTS: usize = 1024;
 
 /// Cache of a store: parsed pages by digest, bounded in bytes, roots that the store holds, and lists that are fixed.
+///
+/// What the store holds is known as of a generation, which ends when roots expire. What a read that began in an earlier one
+/// has found is not known any more:
+///
+/// ```text
+/// reader      generation() = 7 ── reads the record of a root ──────────── remember(root, 7)    is_held(root) = None
+/// collection                              expires the root ── expire(): 8
+/// ```
 pub struct PageCache {
     pages: Cache<Digest, Arc<Page>, ByMemory>,
-    held: Cache<RootCid, ()>,
+    held: Cache<RootCid, u64>,
+    generation: AtomicU64,
     fixed: Cache<RootCid, u64>,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -62,6 +71,7 @@ impl PageCache {
         Self {
             pages: Cache::with_weighter(estimate, max_bytes, ByMemory),
             held: Cache::new(max_roots),
+            generation: AtomicU64::new(0),
             fixed: Cache::new(MAX_FIXED_LISTS),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -73,19 +83,24 @@ impl PageCache {
         self.pages.insert(page.digest(), page);
     }
 
-    /// Records that the store holds a root. A root that is held stays held until [`PageCache::forget_held`].
-    pub fn remember(&self, root: RootCid) {
-        self.held.insert(root, ());
+    /// The current generation; read it before the store.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Ends the generation, since roots have expired: from now on, no root is known to be held.
+    pub fn expire(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Records that the store holds a root, as a read or write has found that began in `generation`.
+    pub fn remember(&self, root: RootCid, generation: u64) {
+        self.held.insert(root, generation);
     }
 
     /// Returns `Some(true)` if the store is known to hold a root, and None if that is unknown.
     pub fn is_held(&self, root: &RootCid) -> Option<bool> {
-        self.held.get(root).map(|()| true)
-    }
-
-    /// Forgets which roots the store holds, since some of them may have expired.
-    pub fn forget_held(&self) {
-        self.held.clear();
+        (self.held.get(root)? == self.generation()).then_some(true)
     }
 
     /// Records that all elements of a list have `size`, except that the last may be smaller.

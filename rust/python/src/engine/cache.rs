@@ -30,18 +30,28 @@ impl PageCache {
         Self(Arc::new(core::PageCache::new(max_bytes, max_roots)))
     }
 
-    /// Remember that the store holds a root, given as binary CID, so that operations do not ask for it.
+    /// Remember that the store holds a root, so that operations do not ask for it.
+    ///
+    /// Args:
+    ///     root: The binary CID of the root.
+    ///     generation: `generation`, as it was before the store was asked.
     ///
     /// Raises:
     ///     InvalidInput: If the CID is not a root.
-    fn remember(&self, root: CidLike) -> PyResult<()> {
-        self.0.remember(root_of(&root)?);
+    fn remember(&self, root: CidLike, generation: u64) -> PyResult<()> {
+        self.0.remember(root_of(&root)?, generation);
         Ok(())
     }
 
-    /// Forget which roots the store holds: some of them have expired.
-    fn forget_held(&self) {
-        self.0.forget_held();
+    /// How often roots have expired. What was read from the store in an earlier generation is not known any more.
+    #[getter]
+    fn generation(&self) -> u64 {
+        self.0.generation()
+    }
+
+    /// Begin another generation: some roots have expired. For any thread.
+    fn expire(&self) {
+        self.0.expire();
     }
 
     /// Return whether the store is known to hold a root, given as binary CID.
