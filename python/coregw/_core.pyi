@@ -1020,14 +1020,14 @@ class FolderWriter:
 
     def take_states(
         self,
-    ) -> tuple[bytes, int, int, list[tuple[str, tuple[int, int, int, int], str]]]:
+    ) -> tuple[list[tuple[str, tuple[int, int, int, int], str]], list[tuple[str, tuple[int, int, int, int], str]]]:
         """The states of the files that were completed since the last call, when each had its path. O(files).
 
         Files that somebody else has changed since are left out.
 
         Returns:
-            The files as MessagePack, one ``[path, [inode, size, mtime_ns, ctime_ns], target]`` after the other; their
-            number; the latest ``ctime_ns``; and a list of the same values for files that are kept apart.
+            For each its path, its inode, size in bytes, and times of modification and change in nanoseconds since 1970,
+            and its target; and the same for files that are kept apart.
         """
 
     @property
@@ -1093,6 +1093,55 @@ class PayloadSink:
         Raises:
             ProofError, InvalidInput, OSError: As `write`. Also `ProofError` if the answer is not complete.
         """
+
+class StatCache:
+    """The stat cache of a folder that roots were restored to: which files have which bytes.
+
+    A file that is missing, damaged, or of another folder knows nothing. O(files of the last time).
+
+    Args:
+        file: Where it is kept.
+        folder: The absolute path of the folder.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     cache = StatCache(f"{folder}/cache", folder)
+    ...     cache.add([("a", (1, 2, 3, 4), "bafkqaaa")])
+    ...     cache.save(f"{folder}/cache", 10**10)
+    ...     StatCache(f"{folder}/cache", folder).find("a", (1, 2, 3, 4))
+    'bafkqaaa'
+    """
+
+    def __init__(self, file: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None: ...
+    def find(self, path: str, state: tuple[int, int, int, int]) -> str | None:
+        """Return the target of a file that has not changed since it was noted; None if it has to be read.
+
+        Args:
+            path: The path of the file below the folder.
+            state: Its inode, size in bytes, and times of modification and change in nanoseconds since 1970.
+        """
+
+    def add(self, files: Sequence[tuple[str, tuple[int, int, int, int], CidLike]]) -> None:
+        """Add files to what `save` writes, as `FolderWriter.take_states` returns them. O(files).
+
+        Raises:
+            InvalidInput: If a target is not a CID.
+            OSError: If a temporary file cannot be written.
+        """
+
+    def save(self, file: str | os.PathLike[str], before: int) -> None:
+        """Write the files that were added to a file, and forget them. O(n log n).
+
+        Args:
+            file: The file, which is replaced.
+            before: The file system's time, in nanoseconds since 1970: no later change has an earlier time.
+
+        Raises:
+            OSError: If the file cannot be written.
+        """
+
+    def discard(self) -> None:
+        """Forget the files that were added. Idempotent."""
 
 def chunk_sizes(data: Buffer) -> list[int]:
     """Return the lengths of the chunks into which the bytes of a file are cut (protocol section 7).

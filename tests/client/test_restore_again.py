@@ -17,12 +17,12 @@ from typing import cast
 
 import pytest
 
-from coregw import _core
+from coregw import _core, payload_cid
 from coregw.client import AsyncClient, Client
 from coregw.client.folders import filling, restore
 from coregw.client.folders.filling import FileStates, PartialFolder, partial_folder
 from coregw.errors import InvalidInput
-from coregw.folders.caches import RestoreCache, encode_entries
+from coregw.folders.caches import RestoreCache
 from gateways import Reply, lying_gateway, names
 
 FILES = {f"d{number % 3}/f{number:02}": b"content %d" % number for number in range(40)}
@@ -245,12 +245,12 @@ def test_files_that_have_not_changed_are_not_read_again(
 
 
 SECOND = 1_000_000_000
+TARGET = payload_cid(b"")
 
 
 def target_after_saving(top: Path, changed: int) -> str | None:
     """Save the state of a file that was written at a time, and return what is known of it then."""
-    written = encode_entries([("d/f", (1, 2, 3, changed), "target")])
-    writer = SimpleNamespace(take_states=lambda: (written, 1, changed, []))
+    writer = SimpleNamespace(take_states=lambda: ([("d/f", (1, 2, 3, changed), TARGET)], []))
     states = FileStates(RestoreCache.of(top), are_changed=False)
     states.note_written(cast("_core.FolderWriter", writer))
     with incomplete(top, is_inside=True) as partial:
@@ -277,7 +277,7 @@ def test_a_state_is_known_only_if_no_later_change_has_the_same_time(
     changed, slept = 10**9 * SECOND + fraction, [0]
     monkeypatch.setattr(PartialFolder, "now", lambda _: changed + age + slept[-1])
     monkeypatch.setattr(time, "sleep", lambda seconds: slept.append(int(seconds * SECOND)))
-    assert target_after_saving(tmp_path, changed) == ("target" if is_known else None)
+    assert target_after_saving(tmp_path, changed) == (TARGET if is_known else None)
     assert (len(slept) > 1) == waits
 
 

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from coregw.folders.caches import RestoreCache, cache_file, cache_folder, encode_entries, state_of
+from coregw import payload_cid
+from coregw.folders.caches import RestoreCache, cache_file, cache_folder, state_of
+
+TARGET, OTHER = payload_cid(b"target"), payload_cid(b"other")
 
 
 @pytest.fixture(autouse=True)
@@ -24,8 +27,8 @@ def status(tmp_path: Path) -> os.stat_result:
 def saved(folder: Path, status: os.stat_result, before: int) -> bytes:
     cache = RestoreCache.of(folder)
     for number in range(3):
-        cache.add(encode_entries([(f"other {number}", state_of(status), "other")]), 1)
-    cache.add(encode_entries([("a/b", state_of(status), "target"), ("c", state_of(status), "c")]), 2)
+        cache.add([(f"other {number}", state_of(status), OTHER)])
+    cache.add([("a/b", state_of(status), TARGET), ("c", state_of(status), OTHER)])
     cache.save(before)
     return cache_file(folder, "restored").read_bytes()
 
@@ -33,8 +36,8 @@ def saved(folder: Path, status: os.stat_result, before: int) -> bytes:
 def test_a_file_is_known_by_its_whole_state(tmp_path: Path, status: os.stat_result) -> None:
     saved(tmp_path, status, max(status.st_mtime_ns, status.st_ctime_ns) + 1)
     found = RestoreCache.of(tmp_path)
-    assert found.find("a/b", status) == "target"
-    assert found.find("c", status) == "c"
+    assert found.find("a/b", status) == TARGET
+    assert found.find("c", status) == OTHER
     assert found.find("a", status) is None
     (tmp_path / "other").write_bytes(b"bytes")
     assert found.find("a/b", (tmp_path / "other").stat()) is None
@@ -60,7 +63,7 @@ def test_a_damaged_cache_or_one_of_another_folder_knows_nothing(tmp_path: Path, 
 
 def test_a_cache_that_is_not_kept_writes_nothing(tmp_path: Path, status: os.stat_result) -> None:
     cache = RestoreCache.none()
-    cache.add(encode_entries([("a/b", state_of(status), "target")]), 1)
+    cache.add([("a/b", state_of(status), TARGET)])
     cache.save(1 << 62)
     assert not cache.is_kept
     assert not (tmp_path / "cache").exists()
@@ -69,7 +72,7 @@ def test_a_cache_that_is_not_kept_writes_nothing(tmp_path: Path, status: os.stat
 def test_a_cache_that_is_not_saved_leaves_the_last_one(tmp_path: Path, status: os.stat_result) -> None:
     content = saved(tmp_path, status, max(status.st_mtime_ns, status.st_ctime_ns) + 1)
     cache = RestoreCache.of(tmp_path)
-    cache.add(encode_entries([("a/b", state_of(status), "another")]), 1)
+    cache.add([("a/b", state_of(status), OTHER)])
     cache.discard()
     file = cache_file(tmp_path, "restored")
     assert file.read_bytes() == content

@@ -147,7 +147,7 @@ def test_a_cache_that_is_damaged_or_of_another_folder_is_ignored(
         case "gone":
             file.unlink()
         case _:
-            file.write_bytes(data.replace(b"stat 5", b"stat 4", 1))
+            file.write_bytes(data.replace(b"stat 6", b"stat 5", 1))
     again = read(tree)
     assert again.arcs()["a"] == coregw.payload_cid(b"y")
     assert (again.files_read, again.cached_root) == (4, None)

@@ -5,29 +5,22 @@ again. A cache is an optimisation only: if it is missing, damaged, or of another
 
 `RestoreCache` is of a folder that roots were restored to, `UploadCache` of one that is added. A changed folder is sent
 as changes of its maps. Targets of bytes do not depend on what is recorded of files or left out, so one cache serves all
-such choices; changes are against the maps that were sent last, whatever the choice was then. `FolderUpload` reads and
-writes the file as a stream, and never holds it in memory.
+such choices; changes are against the maps that were sent last, whatever the choice was then. Both are files of one
+format, which `coregw._core` reads and writes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
-from contextlib import ExitStack, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
-from coregw._core import FolderUpload
+from coregw._core import FolderUpload, StatCache
 from coregw.durability import NewFile
-from coregw.extras import missing_extra
 from coregw.folders.tree import Recorded, Survey
-from coregw.undecodable import UNDECODABLE
-
-try:
-    import msgspec
-except ModuleNotFoundError as error:
-    raise missing_extra(error, "coregw.folders.caches", "client") from error
 
 __all__ = [
     "RACY_NANOSECONDS",
@@ -37,8 +30,6 @@ __all__ = [
     "UploadCache",
     "cache_file",
     "cache_folder",
-    "decode_entries",
-    "encode_entries",
     "state_of",
 ]
 
@@ -64,11 +55,6 @@ def cache_file(folder: Path, options: str) -> Path:
     return cache_folder() / "stat" / name
 
 
-_MAGIC: Final = b"coregw restore 2\n"
-
-_DIGEST_BYTES: Final = 32
-
-
 State = tuple[int, int, int, int]
 """Inode, size in bytes, and times of modification and change in nanoseconds since 1970."""
 
@@ -78,38 +64,8 @@ def state_of(status: os.stat_result) -> State:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _has_own_time(state: State, before: int) -> bool:
-    """Whether changes after the time `before` have other times than this state.
-
-    Times without fractions of a second are exact to two seconds (FAT), also on a file system that is mounted in a
-    folder whose own times are finer.
-    """
-    _, _, modified, changed = state
-    return modified < before and changed < before - (0 if changed % 1_000_000_000 else RACY_NANOSECONDS)
-
-
 Entry = tuple[str, State, str]
 """The path of a file, its state, and its target."""
-
-
-def encode_entries(entries: Iterable[Entry]) -> bytes:
-    """Return files as `RestoreCache.add` takes them."""
-    return b"".join(map(msgspec.msgpack.encode, entries))
-
-
-def decode_entries(entries: bytes, count: int) -> list[Entry]:
-    """Return the files of what `encode_entries` has returned."""
-    return msgspec.msgpack.decode(_array(count) + entries, type=list[Entry])
-
-
-def _array(count: int) -> bytes:
-    return b"\xdd" + count.to_bytes(4, "big")
-
-
-class _Content(msgspec.Struct, array_like=True, frozen=True):
-    folder: bytes
-    before: int
-    entries: list[Entry]
 
 
 class RestoreCache:
@@ -122,15 +78,7 @@ class RestoreCache:
 
     def __init__(self, file: Path | None, folder: Path) -> None:
         self._file = file
-        self._folder = os.fsencode(folder)
-        self._new: _NewCache | None = None
-        content = self._read()
-        # A file that changed just before it was noted may have changed again just after, with the same times.
-        self._known = {
-            path: (state, target)
-            for path, state, target in (content.entries if content is not None else ())
-            if content is not None and _has_own_time(state, content.before)
-        }
+        self._states = None if file is None else StatCache(file, folder)
 
     @classmethod
     def of(cls, folder: Path) -> Self:
@@ -146,27 +94,21 @@ class RestoreCache:
     @property
     def is_kept(self) -> bool:
         """Whether `save` writes anything."""
-        return self._file is not None
+        return self._states is not None
 
     def find(self, path: str, status: os.stat_result) -> str | None:
         """Return the target of a file that has not changed since it was noted; None if it has to be read."""
-        state, target = self._known.get(path, (None, None))
-        return target if state == state_of(status) else None
+        return None if self._states is None else self._states.find(path, state_of(status))
 
-    def add(self, entries: bytes, count: int) -> None:
-        """Add files to what `save` writes. A failure is ignored, and then nothing is saved.
-
-        Args:
-            entries: For each file its path, a state in which it had the bytes of its target, and the target, as
-                MessagePack: ``[path, [inode, size, mtime_ns, ctime_ns], target]``, one after the other.
-            count: Their number.
-        """
-        if self._file is None or not count:
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Add files to what `save` writes. A failure is ignored, and then nothing is saved."""
+        if self._file is None or self._states is None:
             return
-        with suppress(OSError):
-            if self._new is None:
-                self._new = _NewCache(self._file, self._folder)
-            self._new.add(entries, count)
+        try:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._states.add(entries)
+        except OSError:
+            self._states = None
 
     def save(self, before: int) -> None:
         """Replace the cache by the files that were added, atomically. A failure is ignored.
@@ -174,74 +116,18 @@ class RestoreCache:
         Args:
             before: The file system's time, in nanoseconds since 1970: no later change has an earlier time.
         """
+        if self._file is None or self._states is None:
+            return
         with suppress(OSError):
-            if self._file is not None and self._new is None:
-                self._new = _NewCache(self._file, self._folder)
-            if self._new is not None:
-                self._new.save(before)
-        self.discard()
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with NewFile(self._file, replaces=True) as new:
+                self._states.save(new.partial, before)
+                new.commit()
 
     def discard(self) -> None:
         """Forget the files that were added. Idempotent."""
-        if self._new is not None:
-            self._new.close()
-            self._new = None
-
-    def _read(self) -> _Content | None:
-        if self._file is None:
-            return None
-        try:
-            data = self._file.read_bytes()
-        except OSError:
-            return None
-        start = len(_MAGIC) + _DIGEST_BYTES
-        body = memoryview(data)[start:]
-        head = len(_head(self._folder, 0, 0))
-        digest = hashlib.sha256(body[head:])
-        digest.update(body[:head])
-        if data[:start] != _MAGIC + digest.digest():
-            return None
-        try:
-            content = msgspec.msgpack.decode(body, type=_Content)
-        except UNDECODABLE:
-            return None
-        return content if content.folder == self._folder else None
-
-
-class _NewCache:
-    """A cache that is being written, so that its files take no memory: the head is written last."""
-
-    def __init__(self, place: Path, folder: bytes) -> None:
-        self._folder = folder
-        self._count = 0
-        self._digest = hashlib.sha256()
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._opened = ExitStack()
-        self._new = self._opened.enter_context(NewFile(place, replaces=True))
-        self._file = self._new.file
-        self._file.seek(len(_MAGIC) + _DIGEST_BYTES + len(_head(folder, 0, 0)))
-
-    def add(self, entries: bytes, count: int) -> None:
-        self._file.write(entries)
-        self._digest.update(entries)
-        self._count += count
-
-    def save(self, before: int) -> None:
-        head = _head(self._folder, before, self._count)
-        self._digest.update(head)
-        self._file.seek(0)
-        self._file.write(_MAGIC + self._digest.digest() + head)
-        self._new.commit()
-
-    def close(self) -> None:
-        with suppress(OSError):
-            self._opened.close()
-
-
-def _head(folder: bytes, before: int, count: int) -> bytes:
-    """Return the beginning of a `_Content` as MessagePack; its length depends on `folder` alone."""
-    time = b"\xd3" + before.to_bytes(8, "big", signed=True)
-    return b"\x93" + msgspec.msgpack.encode(folder) + time + _array(count)
+        if self._states is not None:
+            self._states.discard()
 
 
 class UploadCache:

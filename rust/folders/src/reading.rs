@@ -141,10 +141,8 @@ impl Reading {
     }
 
     /// Takes what the cache knows: the targets of files that have not changed since. False if the cache is damaged.
-    ///
-    /// `racy` is the time, in nanoseconds, for which a file had to be unchanged when it was read.
-    pub fn remember(&self, cache: &StatFile, racy: i64) -> bool {
-        let before = cache.header.began.saturating_sub(racy);
+    pub fn remember(&self, cache: &StatFile) -> bool {
+        let before = cache.header.before;
         let Ok(mut joined) = Joined::new(&self.survey, Some(cache)) else { return false };
         let (mut shared, mut knowledge) = (locked(&self.hashed), locked(&self.knowledge));
         let hashed = Arc::make_mut(&mut shared);
@@ -155,7 +153,7 @@ impl Reading {
                         continue;
                     };
                     let state = self.survey.entries.state(index);
-                    let is_same = old.stat.is_some_and(|stat| stat.is_older_than(before) && stat == Stat::of(&state));
+                    let is_same = old.stat.is_some_and(|stat| stat.is_final(before) && stat == Stat::of(&state));
                     if hashed.targets.set(index, &target) && is_same {
                         knowledge[index] = Knowledge::Remembered;
                         self.progress.fetch_add(state.size, Ordering::Relaxed);

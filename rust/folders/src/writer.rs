@@ -13,6 +13,7 @@ use coregw_core::{Cid, Error, InputCode, Result};
 use crate::metadata::{FileStat, Metadata};
 use crate::parallel::locked;
 use crate::plan::{self, Batch, Files, NewFile, Placement, Plan, PlannedFile, PlannedPayload, TOP};
+use crate::stat_file::Stat;
 use crate::top::{RestoreFailure, Top};
 
 /// Bytes that wait for a thread, in all lanes together. A connection that brings more has to wait.
@@ -272,11 +273,8 @@ impl Writing {
         let target = file.list.as_ref().map_or_else(|| payload.cid(), |list| Cid::trusted(list));
         let path = self.plan().path(file.folder, &file.name);
         let mut states = locked(&self.states);
-        if self.is_moved && file.folder == TOP {
-            states.add_at_top(path, state, &target);
-        } else {
-            states.add(&path, state, &target);
-        }
+        let kept_apart = self.is_moved && file.folder == TOP;
+        if kept_apart { &mut states.top } else { &mut states.files }.push((path, state.into(), target));
     }
 
     /// The states that were noted since the last call.
@@ -288,47 +286,11 @@ impl Writing {
 /// What a writer has written since it was asked last.
 #[derive(Default)]
 pub struct States {
-    /// `[path, [inode, size, mtime, ctime], target]` for each file.
-    pub entries: Vec<u8>,
-    /// The number of files.
-    pub count: u64,
-    /// The latest time of a change, in nanoseconds since 1970.
-    pub newest: i64,
+    /// The path, the state and the target of each file.
+    pub files: Vec<NotedFile>,
     /// The same for files that are not below a folder, if they are kept apart.
-    pub top: Vec<TopState>,
+    pub top: Vec<NotedFile>,
 }
 
-/// The name, state and target of a file.
-pub type TopState = (String, (u64, i64, i64, i64), String);
-
-impl States {
-    pub(crate) fn add(&mut self, path: &str, state: FileStat, target: &Cid) {
-        let time = |time: i128| i64::try_from(time).unwrap_or(i64::MAX);
-        let (mtime, ctime) = (time(state.mtime), time(state.ctime));
-        let out = &mut self.entries;
-        out.push(0x93);
-        write_text(out, path);
-        out.push(0x94);
-        out.push(0xcf);
-        out.extend(state.inode.to_be_bytes());
-        for number in [state.size, mtime, ctime] {
-            out.push(0xd3);
-            out.extend(number.to_be_bytes());
-        }
-        write_text(out, &target.text());
-        self.count += 1;
-        self.newest = self.newest.max(ctime);
-    }
-
-    pub(crate) fn add_at_top(&mut self, name: String, state: FileStat, target: &Cid) {
-        let time = |time: i128| i64::try_from(time).unwrap_or(i64::MAX);
-        let times = (time(state.mtime), time(state.ctime));
-        self.top.push((name, (state.inode, state.size, times.0, times.1), target.text()));
-    }
-}
-
-fn write_text(out: &mut Vec<u8>, text: &str) {
-    out.push(0xdb);
-    out.extend((text.len() as u32).to_be_bytes());
-    out.extend(text.as_bytes());
-}
+/// The path of a file, the state in which it had its path, and its target.
+pub type NotedFile = (String, Stat, Cid);

@@ -210,11 +210,11 @@ fn files_that_cannot_be_read_are_skipped_and_named() {
 }
 
 /// The cache of a folder that was read, beside it.
-fn save(top: &Path, file: &Path, reading: &Reading, began: i64) -> Header {
+fn save(top: &Path, file: &Path, reading: &Reading, before: i64) -> Header {
     let header = Header {
         folder: top.as_os_str().as_bytes().to_vec(),
         options: b"options".to_vec(),
-        began,
+        before,
         root: roots(reading).root.cid().text().into_bytes(),
         attributes: Vec::new(),
         top: Vec::new(),
@@ -240,7 +240,7 @@ fn a_folder_that_has_not_changed_is_not_read_again() {
     assert_eq!(cache.header, header);
 
     let again = found(top.path());
-    assert!(again.remember(&cache, 0));
+    assert!(again.remember(&cache));
     assert!(read(&again).is_empty());
     assert_eq!((again.files_read(), roots(&again)), (0, roots(&first)));
     assert_eq!(stat_file::changes(&again.hashed(), &cache, recorded(), 10), Ok(Some([Vec::new(), Vec::new()])));
@@ -248,7 +248,7 @@ fn a_folder_that_has_not_changed_is_not_read_again() {
     fs::write(top.path().join("b/c"), "changed").expect("written");
     fs::remove_file(top.path().join("a")).expect("removed");
     let changed = found(top.path());
-    assert!(changed.remember(&cache, 0));
+    assert!(changed.remember(&cache));
     assert_eq!((read(&changed).len(), changed.files_read()), (1, 1));
     let [files, records] = stat_file::changes(&changed.hashed(), &cache, recorded(), 10).expect("read").expect("few");
     let removed = ("a".to_owned(), Some(cid(b"1")), None);
@@ -264,10 +264,10 @@ fn a_file_that_had_just_changed_is_read_again() {
     read(&first);
     let file = beside.path().join("cache");
     // It was read in the same moment as it was written: its times would not say so if it were written once more.
-    let header = save(top.path(), &file, &first, now());
+    let header = save(top.path(), &file, &first, now() - LATER);
     let cache = StatFile::open(&file, &header.folder, &header.options).expect("it is whole");
     let again = found(top.path());
-    assert!(again.remember(&cache, LATER));
+    assert!(again.remember(&cache));
     read(&again);
     assert_eq!((again.files_read(), roots(&again)), (1, roots(&first)));
 }

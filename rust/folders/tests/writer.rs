@@ -132,7 +132,7 @@ fn files_are_written_with_their_attributes_however_the_answer_is_cut() {
             assert_eq!((found.mode() & 0o7777, found.mtime(), found.mtime_nsec()), (mode, 1_700_000_000, 123_456_789));
         }
         assert_eq!(fs::read_dir(to.home.path().join("incomplete")).expect("read").count(), 0);
-        assert_eq!(restore.work().take_states().count, 3);
+        assert_eq!(restore.work().take_states().files.len(), 3);
         restore.close();
     }
 }

@@ -36,7 +36,7 @@ from coregw.client.folders.names import INSIDE, TOP, leads_outside
 from coregw.concurrency import Check, for_each, in_stoppable_thread, in_thread
 from coregw.durability import reported_as
 from coregw.errors import InvalidInput, Unavailable
-from coregw.folders.caches import RestoreCache, State, decode_entries, encode_entries, state_of
+from coregw.folders.caches import Entry, RestoreCache, State, state_of
 from coregw.folders.tree import Attributes, FolderEntry
 
 __all__ = [
@@ -416,7 +416,7 @@ class FileStates:
         self._cache = cache
         self._are_changed = are_changed
         self._found: dict[int, State] = {}
-        self._changed: list[tuple[str, State, str]] = []
+        self._changed: list[Entry] = []
         self._newest = 0
 
     def known(
@@ -445,16 +445,15 @@ class FileStates:
 
     def note_written(self, writer: _core.FolderWriter) -> None:
         """Note the states of the files that `writer` has completed since the last call."""
-        entries, count, newest, moved = writer.take_states()
+        files, moved = writer.take_states()
         if self._are_changed:
-            moved = [*moved, *decode_entries(entries, count)]
+            moved = [*moved, *files]
             self.inodes.update((path, state[0]) for path, state, _ in moved)
         if not self._cache.is_kept:
             return
         self._changed += moved
         if not self._are_changed:
-            self._newest = max(self._newest, newest)
-            self._cache.add(entries, count)
+            self._note(files)
 
     def save(self, top: Path, clock: Callable[[], int]) -> None:
         """Save the states, for the next time. Blocks for up to a tick of the file system's clock, mostly 10 ms or less.
@@ -473,12 +472,12 @@ class FileStates:
         """Forget what was not saved. Idempotent."""
         self._cache.discard()
 
-    def _note(self, entries: Sequence[tuple[str, State, str]]) -> None:
+    def _note(self, entries: Sequence[Entry]) -> None:
         if self._are_changed:
             self._changed += entries
             return
         self._newest = max(self._newest, *(state[3] for _, state, _ in entries), 0)
-        self._cache.add(encode_entries(entries), len(entries))
+        self._cache.add(entries)
 
 
 def _renamed(path: str, state: State) -> State:

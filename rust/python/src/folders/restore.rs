@@ -1,8 +1,10 @@
 //! `FolderWriter`, `PayloadSink` and `files_match`: folders that are restored, and files that are compared.
 
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use core::{Cid, InputCode};
 use coregw_core as core;
@@ -10,14 +12,16 @@ use coregw_folders::beneath::Beneath;
 use coregw_folders::compare::{self, ComparedFile};
 use coregw_folders::lane::{self, Lane, Received};
 use coregw_folders::metadata::{FileIdentity, Metadata};
+use coregw_folders::parallel::locked;
 use coregw_folders::plan::{Files, Plan, PlannedPayload};
 use coregw_folders::restore::Restore;
+use coregw_folders::stat_file::{Header, Stat, StatFile, StatSorter};
 use coregw_folders::top::RestoreFailure;
-use coregw_folders::writer::TopState;
+use coregw_folders::writer::{NotedFile, States};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::sync::{MutexExt as _, PyOnceLock};
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::PyString;
 
 use crate::cid::{CidLike, text};
 use crate::convert::BytesLike;
@@ -29,8 +33,15 @@ use super::attributes::EntryTuple;
 use super::listing::FolderListing;
 use super::survey::os_error;
 
-/// Files as MessagePack, their number, the latest change, files at the top.
-type StatesTuple<'py> = (Bound<'py, PyBytes>, u64, i64, Vec<TopState>);
+/// The inode of a file, its size, and its times of modification and change.
+type StatTuple = (u64, u64, i64, i64);
+/// The path of a file, its state, and its target.
+type StateTuple<'py> = (String, StatTuple, Bound<'py, PyString>);
+
+fn state_tuple<'py>(py: Python<'py>, (path, stat, target): NotedFile) -> StateTuple<'py> {
+    let Stat { inode, size, mtime, ctime } = stat;
+    (path, (inode, size, mtime, ctime), text(py, &target))
+}
 
 /// Writes files below one folder from payloads, which its own threads verify and write with the GIL released.
 ///
@@ -312,11 +323,12 @@ impl FolderWriter {
     /// Files that somebody else has changed since are left out.
     ///
     /// Returns:
-    ///     The files as MessagePack, one ``[path, [inode, size, mtime_ns, ctime_ns], target]`` after the other; their
-    ///     number; the latest ``ctime_ns``; and a list of the same values for files that are kept apart.
-    fn take_states<'py>(&self, py: Python<'py>) -> StatesTuple<'py> {
-        let states = self.0.restore.work().take_states();
-        (PyBytes::new(py, &states.entries), states.count, states.newest, states.top)
+    ///     For each its path, its inode, size in bytes, and times of modification and change in nanoseconds since 1970,
+    ///     and its target; and the same for files that are kept apart.
+    fn take_states<'py>(&self, py: Python<'py>) -> (Vec<StateTuple<'py>>, Vec<StateTuple<'py>>) {
+        let States { files, top } = self.0.restore.work().take_states();
+        let tuples = |states: Vec<NotedFile>| states.into_iter().map(|state| state_tuple(py, state)).collect();
+        (tuples(files), tuples(top))
     }
 
     /// Number of files that were added, and the sum of their sizes; None if one of them is not known.
@@ -469,4 +481,104 @@ pub fn files_match(
     let found = detach::run(py, Work::Unbounded, || Ok(compare::files_match(&beneath, &files, &signals)))?;
     signals.result()?;
     Ok(found)
+}
+
+/// The stat cache of a folder that roots were restored to: which files have which bytes.
+///
+/// A file that is missing, damaged, or of another folder knows nothing. O(files of the last time).
+///
+/// Args:
+///     file: Where it is kept.
+///     folder: The absolute path of the folder.
+///
+/// >>> import tempfile
+/// >>> with tempfile.TemporaryDirectory() as folder:
+/// ...     cache = StatCache(f"{folder}/cache", folder)
+/// ...     cache.add([("a", (1, 2, 3, 4), "bafkqaaa")])
+/// ...     cache.save(f"{folder}/cache", 10**10)
+/// ...     StatCache(f"{folder}/cache", folder).find("a", (1, 2, 3, 4))
+/// 'bafkqaaa'
+#[pyclass(frozen, module = "coregw._core")]
+pub struct StatCache {
+    file: PathBuf,
+    folder: Vec<u8>,
+    known: HashMap<Box<[u8]>, KnownTarget>,
+    new: Mutex<Option<StatSorter>>,
+}
+
+/// A state in which a file had the bytes of a target.
+type KnownTarget = (Stat, Box<[u8]>);
+
+/// What a cache of restored files has in place of the options of an upload.
+const RESTORED: &[u8] = b"restored";
+
+#[pymethods]
+impl StatCache {
+    #[new]
+    fn new(py: Python<'_>, file: PathBuf, folder: PathBuf) -> PyResult<Self> {
+        let folder = folder.into_os_string().into_vec();
+        detach::run(py, Work::Unbounded, || {
+            let mut known = HashMap::new();
+            if let Some(opened) = StatFile::open(&file, &folder, RESTORED) {
+                let all = opened.each_final(|path, stat, target| {
+                    known.insert(path.into(), (stat, target.as_bytes().into()));
+                });
+                if all.is_err() {
+                    known.clear();
+                }
+            }
+            Ok(Self { file, folder, known, new: Mutex::default() })
+        })
+    }
+
+    /// Return the target of a file that has not changed since it was noted; None if it has to be read.
+    ///
+    /// Args:
+    ///     path: The path of the file below the folder.
+    ///     state: Its inode, size in bytes, and times of modification and change in nanoseconds since 1970.
+    fn find<'py>(&self, py: Python<'py>, path: &str, state: StatTuple) -> Option<Bound<'py, PyString>> {
+        let (stat, target) = self.known.get(path.as_bytes())?;
+        (*stat == stat_of(state)).then(|| text(py, &Cid::trusted(target)))
+    }
+
+    /// Add files to what `save` writes, as `FolderWriter.take_states` returns them. O(files).
+    ///
+    /// Raises:
+    ///     InvalidInput: If a target is not a CID.
+    ///     OSError: If a temporary file cannot be written.
+    fn add(&self, py: Python<'_>, files: Vec<(String, StatTuple, CidLike)>) -> PyResult<()> {
+        Ok(detach::run(py, Work::Unbounded, || {
+            let mut new = locked(&self.new);
+            let sorter = new.get_or_insert_with(|| StatSorter::new(self.file.with_file_name(""), None));
+            Ok(files
+                .iter()
+                .try_for_each(|(path, state, target)| sorter.add(path.as_bytes(), stat_of(*state), &target.0)))
+        })??)
+    }
+
+    /// Write the files that were added to a file, and forget them. O(n log n).
+    ///
+    /// Args:
+    ///     file: The file, which is replaced.
+    ///     before: The file system's time, in nanoseconds since 1970: no later change has an earlier time.
+    ///
+    /// Raises:
+    ///     OSError: If the file cannot be written.
+    fn save(&self, py: Python<'_>, file: PathBuf, before: i64) -> PyResult<()> {
+        let (folder, options) = (self.folder.clone(), RESTORED.to_vec());
+        let header = Header { folder, options, before, ..Header::default() };
+        Ok(detach::run(py, Work::Unbounded, || {
+            let new = locked(&self.new).take();
+            Ok(new.unwrap_or_else(|| StatSorter::new(PathBuf::new(), None)).write(&file, &header))
+        })??)
+    }
+
+    /// Forget the files that were added. Idempotent.
+    fn discard(&self) {
+        locked(&self.new).take();
+    }
+}
+
+fn stat_of((inode, size, mtime, ctime): StatTuple) -> Stat {
+    Stat { inode, size, mtime, ctime }
 }

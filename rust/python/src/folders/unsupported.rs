@@ -8,7 +8,7 @@ use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
 use crate::errors::invalid;
 
-const NAMES: [&CStr; 11] = [
+const NAMES: [&CStr; 12] = [
     c"FolderLines",
     c"FolderListing",
     c"FolderUpload",
@@ -16,6 +16,7 @@ const NAMES: [&CStr; 11] = [
     c"HashedFolder",
     c"PayloadBatch",
     c"PayloadSink",
+    c"StatCache",
     c"Survey",
     c"files_match",
     c"hash_survey",

@@ -27,7 +27,7 @@ use super::hashed::{RootsTuple, roots_by};
 use super::survey::{Survey, pairs};
 
 /// The file of a stat cache, the folder's absolute path, other options, and the time in nanoseconds for which a file
-/// must not have changed when it was read.
+/// must not have changed when it is read, by the next time.
 type CacheLike = (PathBuf, PathBuf, String, i64);
 
 /// A folder that is added to a gateway: its files are read and hashed once, and kept until they are sent.
@@ -93,13 +93,13 @@ impl FolderUpload {
         detach::run(py, Work::Unbounded, || {
             let reading = Reading::new(Hashed::new(found, suite), xattrs);
             let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64);
-            let mut header = Header { began, ..Header::default() };
-            let mut known = None;
+            let (mut header, mut known) = (Header::default(), None);
             if let Some((file, folder, options, racy)) = cache {
+                header.before = began.saturating_sub(racy);
                 header.folder = folder.as_os_str().as_bytes().to_vec();
                 header.options = options.into_bytes();
                 let opened = StatFile::open(&file, &header.folder, &header.options);
-                known = opened.filter(|known| reading.remember(known, racy)).map(Arc::new);
+                known = opened.filter(|known| reading.remember(known)).map(Arc::new);
             }
             Ok(Self { reading: Arc::new(reading), cache: known, header, question: Mutex::default() })
         })
