@@ -105,7 +105,10 @@ serve: install ## run a gateway on loopback (ARGS='--data DIR --port 8080')
 # ----------------------------------------------------------------------------------------------------- check
 
 # Durations of the tests are recorded in target/, and the longest are shown: one of over five seconds has the mark `slow`.
-pytest = $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile \
+# Two processes a core, since tests wait for disks and services about as long as they compute. Compiled tests are kept
+# whatever the environment says: rewriting the assertions takes longer than collecting the tests.
+pytest = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest \
+	--numprocesses "$$((2 * $$(getconf _NPROCESSORS_ONLN)))" --maxprocesses 8 --dist loadfile \
 	--junit-xml=target/$@.xml --durations=20 --durations-min=1
 
 .PHONY: test

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import httpcore2
 import pytest
@@ -24,6 +25,11 @@ settings.load_profile("without_deadline")
 httpcore2.default_ssl_context = cache(httpcore2.default_ssl_context)
 
 os.environ["COREGW_RETRY_SECONDS"] = "0.5"
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Skip the modules that help the tests: they have no doctests, but each process of pytest would import them all."""
+    return True if collection_path.suffix == ".py" and not collection_path.name.startswith("test_") else None
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,7 +15,6 @@ from import_graph import python_graph
 
 TOP = Path(__file__).parent.parent
 PACKAGE = TOP / "python" / "coregw"
-MODULES = python_graph(PACKAGE)
 
 DOTTED = re.compile(r"(?<!`)(`{1,2})([a-z_]\w*(?:\.\w+)+)\1(?!`)")
 SINGLE = re.compile(r"(?<!`)`([A-Za-z_]\w*)(?:\(\))?`(?!`)")
@@ -42,15 +41,34 @@ def split(path: Path) -> tuple[set[str], list[tuple[int, str]]]:
     return words, texts
 
 
-SOURCES = {module: split(source_of(module)) for module in (*MODULES, "coregw._core")}
-WORDS = {word for words, _ in SOURCES.values() for word in words}
-CODE = {
-    path: re.sub(r"//.*", "", path.read_text("utf-8"))
-    for path in (TOP / "rust").rglob("*.rs")
-    if "target" not in path.parts
-}
-"""The Rust files without their comments."""
-KNOWN = WORDS | {word for code in CODE.values() for word in re.findall(r"\w+", code)}
+@cache  # and not when pytest imports this module, which each of its processes does
+def sources() -> dict[str, tuple[set[str], list[tuple[int, str]]]]:
+    """What `split` finds in each module."""
+    return {module: split(source_of(module)) for module in (*python_graph(PACKAGE), "coregw._core")}
+
+
+@cache
+def words() -> set[str]:
+    """The words of the package's code."""
+    return {word for found, _ in sources().values() for word in found}
+
+
+@cache
+def rust_code() -> dict[Path, str]:
+    """The Rust files without their comments."""
+    return {
+        path: re.sub(r"//.*", "", path.read_text("utf-8"))
+        for path in (TOP / "rust").rglob("*.rs")
+        if "target" not in path.parts
+    }
+
+
+@cache
+def known() -> set[str]:
+    """The words of all code."""
+    return words() | {word for code in rust_code().values() for word in re.findall(r"\w+", code)}
+
+
 RUST_COMMENT = re.compile(r"(?:^|\s)//[/!]?(.*)$", re.MULTILINE)
 RUST_NAME = re.compile(r"(?<!`)`&?([A-Za-z_]\w*(?:(?:::|\.)\w+)*)(?:\(\))?!?`(?!`)")
 
@@ -60,17 +78,17 @@ def exists(name: str) -> bool:
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         end = ".".join(parts[:length])
-        for module in SOURCES:
+        for module in sources():
             is_named = module == end or (parts[0] != "coregw" and module.endswith(f".{end}"))
-            if is_named and {*parts[length : length + 1]} <= SOURCES[module][0] and {*parts[length + 1 :]} <= WORDS:
+            if is_named and {*parts[length : length + 1]} <= sources()[module][0] and {*parts[length + 1 :]} <= words():
                 return True
     return False
 
 
 def unknown() -> Iterator[str]:
     """Each name that does not exist, with its place."""
-    parts_of_modules = {part for module in SOURCES for part in module.split(".")}
-    for module, (_, texts) in SOURCES.items():
+    parts_of_modules = {part for module in sources() for part in module.split(".")}
+    for module, (_, texts) in sources().items():
         for line, text in texts:
             for found in DOTTED.finditer(text):
                 first = found[2].partition(".")[0]
@@ -80,7 +98,7 @@ def unknown() -> Iterator[str]:
             for found in SINGLE.finditer(text):
                 word = found[1]
                 bare = word.lower().removeprefix("coregw_")  # of a variable of the environment, or a function in SQL
-                is_known = {word, bare} & KNOWN or hasattr(builtins, word) or keyword.iskeyword(word)
+                is_known = {word, bare} & known() or hasattr(builtins, word) or keyword.iskeyword(word)
                 if not is_known and word not in FOREIGN:
                     yield f"{module}:{line}: {word}"
 
@@ -92,7 +110,7 @@ def code_of(place: str) -> list[str]:
     defines = re.compile(rf"\b(?:enum|impl|mod|struct|trait|type|for) (?:\w+::)*{place}\b")
     return [
         code
-        for path, code in CODE.items()
+        for path, code in rust_code().items()
         if name in {path.stem, *path.relative_to(TOP).parts} or (place in code and defines.search(code))
     ]
 
@@ -105,13 +123,13 @@ def has_name(place: str, name: str) -> bool:
 
 def unknown_in_rust() -> Iterator[str]:
     """Each name in a comment of the Rust crates that does not exist, with its place."""
-    for path in CODE:
+    for path in rust_code():
         text = path.read_text("utf-8")
         for comment in RUST_COMMENT.finditer(text):
             for found in RUST_NAME.finditer(comment[1]):
                 parts = re.split(r"::|\.", found[1])
                 is_known = all(
-                    word in KNOWN or word in FOREIGN or word.isdigit() or hasattr(builtins, word) for word in parts
+                    word in known() or word in FOREIGN or word.isdigit() or hasattr(builtins, word) for word in parts
                 )
                 if "::" in found[1] and parts[-2] not in {"Self", "crate", "super"}:
                     is_known = is_known and has_name(*parts[-2:])

@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 
-from coregw.extras import missing_extra
+from coregw.extras import missing_extra, stale_extension
 
 __all__ = ["main"]
 
@@ -30,6 +30,8 @@ def main() -> None:
         sys.exit(_INTERRUPTED)
     except ModuleNotFoundError as error:
         sys.exit(f"coregw: {missing_extra(error, 'the coregw command', 'cli')}")
+    except ImportError as error:
+        sys.exit(f"coregw: {stale_extension(error) or error}")
     run()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["EXTRAS", "MissingExtraError", "UnsupportedPlatformError", "missing_extra"]
+__all__ = ["EXTRAS", "MissingExtraError", "UnsupportedPlatformError", "missing_extra", "stale_extension"]
 
 _UNIX_MODULES: Final = frozenset({"fcntl", "grp", "pwd", "resource", "syslog", "termios", "tty"})
 
@@ -67,3 +67,12 @@ def missing_extra(error: ModuleNotFoundError, what: str, extra: str) -> ModuleNo
     return MissingExtraError(
         f'{what} needs the "{named}" extra: pip install ".[{named}]" in a clone of coregw', name=error.name
     )
+
+
+def stale_extension(error: Exception) -> str | None:
+    """Return what to say if an error is that the extension lacks a name, as after a pull without a build."""
+    is_import = isinstance(error, ImportError) and error.name == "coregw._core"
+    is_attribute = isinstance(error, AttributeError) and getattr(error.obj, "__name__", "") == "coregw._core"
+    if not is_import and not is_attribute:
+        return None
+    return "the extension coregw._core is older than the package: run make install"

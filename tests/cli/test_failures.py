@@ -17,6 +17,7 @@ import pytest
 from click import Context
 from click.testing import Result
 
+import coregw
 import serving
 from coregw import Client, List, Map, payload_cid
 from coregw.cli.framework import described
@@ -242,6 +243,20 @@ def test_an_unexpected_exception_is_one_line_unless_debugging_is_on(run: Run, mo
     assert failed.stderr == "coregw: internal error, please report it: ZeroDivisionError: division by zero\n"
     shown = run("cat", CID, "path", env={"COREGW_DEBUG": "1"})
     assert isinstance(shown.exception, ZeroDivisionError)
+
+
+def import_what_is_new(_: object) -> None:
+    exec("from coregw._core import added_lately")  # noqa: S102 - a name that type checkers would miss
+
+
+@rows("used", [import_what_is_new, lambda _: vars(coregw)["_core"].added_lately])
+def test_an_extension_that_is_older_than_the_package_is_recognized(
+    used: Callable[[object], object], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coregw.cli.entries.client", used)
+    failed = run("cat", CID, "path")
+    assert failed.exit_code == 1
+    assert failed.stderr == ("coregw: the extension coregw._core is older than the package: run make install\n")
 
 
 def test_a_command_takes_several_gateways_and_options_of_connections(

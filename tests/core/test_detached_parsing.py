@@ -12,41 +12,44 @@ import pytest
 import coregw
 from coregw import _core
 from coregw.errors import InvalidInput
+from tables import rows
 
 ROOT = coregw.Map({}).root
 CACHE = _core.PageCache(1 << 20)
 LONG = "a" * (6 << 20)
-ARCS = {f"{number:06}": "bafkqaaa" for number in range(200_000)}
 
 
 def body(message: object) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode()
 
 
-PATHS = body({"root": ROOT, "paths": [["a"] * 2048] * 1000})
-CIDS = body({"profile": "cas.has-batch/v0alpha1", "cids": [LONG]})
-ENVELOPE = body({"request": {"a": LONG}, "result": {"a": LONG}})
-NEW_ROOT = body({"arcs": ARCS})
-CHANGES = [{"path": path, "after": {"target": target}} for path, target in ARCS.items()]
-MUTATION = body({"deltas": [{"changes": CHANGES, "kind": "map"}]})
-MEMBERS = body(ARCS)
+@pytest.fixture(scope="module")
+def parsers() -> dict[str, Callable[[], object]]:
+    """What parses a long body, by what is in it."""
+    paths = body({"root": ROOT, "paths": [["a"] * 2048] * 1000})
+    cids = body({"profile": "cas.has-batch/v0alpha1", "cids": [LONG]})
+    envelope = body({"request": {"a": LONG}, "result": {"a": LONG}})
+    arcs = {f"{number:06}": "bafkqaaa" for number in range(200_000)}
+    new_root, members = body({"arcs": arcs}), body(arcs)
+    changes = [{"path": path, "after": {"target": target}} for path, target in arcs.items()]
+    mutation = body({"deltas": [{"changes": changes, "kind": "map"}]})
+    return {
+        "a batch of resolves": lambda: _core.Operation.resolve_batch(CACHE, paths, 1 << 20),
+        "CIDs": lambda: refused(_core.read_has_batch, cids),
+        "an envelope": lambda: _core.split_envelope(envelope),
+        "arcs": lambda: _core.Operation.create_root(CACHE, new_root),
+        "changes": lambda: _core.Operation.mutate(CACHE, ROOT, mutation),
+        "members": lambda: _core.check_json(members),
+    }
 
 
-@pytest.mark.parametrize(
-    "parse",
-    [
-        pytest.param(lambda: _core.Operation.resolve_batch(CACHE, PATHS, 1 << 20), id="a batch of resolves"),
-        pytest.param(lambda: refused(_core.read_has_batch, CIDS), id="CIDs"),
-        pytest.param(lambda: _core.split_envelope(ENVELOPE), id="an envelope"),
-        pytest.param(lambda: _core.Operation.create_root(CACHE, NEW_ROOT), id="arcs"),
-        pytest.param(lambda: _core.Operation.mutate(CACHE, ROOT, MUTATION), id="changes"),
-        pytest.param(lambda: _core.check_json(MEMBERS), id="members"),
-    ],
-)
-def test_other_threads_run_while_a_long_body_is_parsed(parse: Callable[[], object], only_released_gil: None) -> None:
+@rows("content", ["a batch of resolves", "CIDs", "an envelope", "arcs", "changes", "members"])
+def test_other_threads_run_while_a_long_body_is_parsed(
+    content: str, parsers: dict[str, Callable[[], object]], only_released_gil: None
+) -> None:
     # Whether the other thread is scheduled before the parser ends is up to the machine, so that one attempt proves
     # nothing on a busy one. A parser that holds the GIL fails every attempt.
-    assert any(runs_beside(parse) for _ in range(200))
+    assert any(runs_beside(parsers[content]) for _ in range(200))
 
 
 def refused(parse: Callable[[bytes], object], body: bytes) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import coregw
 from import_graph import drawing
-from test_imports import PYTHON
+from test_imports import package
 from website import drawings
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -33,4 +33,4 @@ def test_a_drawing_has_the_leaves_that_the_proof_shows_and_stubs_for_all_others(
 def test_the_drawing_of_imports_is_that_of_the_package() -> None:
     """``python tests/helpers/import_graph.py`` writes it."""
     page = (DOCS / "architecture.md").read_text("utf-8")
-    assert f"```\n{drawing('coregw', PYTHON)}```\n" in page
+    assert f"```\n{drawing('coregw', package())}```\n" in page

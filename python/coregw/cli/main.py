@@ -26,7 +26,7 @@ from coregw.cli.framework import (
     with_verbosity,
 )
 from coregw.errors import CoregwError, ProofError, Unavailable
-from coregw.extras import missing_extra
+from coregw.extras import missing_extra, stale_extension
 from coregw.text import printable
 
 __all__ = ["EXIT_DAMAGED", "EXIT_DIFFERENT", "EXIT_FAILURE", "EXIT_NOT_PROVEN", "EXIT_UNREADABLE", "cli", "main"]
@@ -162,7 +162,8 @@ class _Commands(CommandGroup):
         except (click.ClickException, Exit, click.Abort):
             raise
         except Exception as error:  # noqa: BLE001 - a bug: one line as well, unless COREGW_DEBUG is set
-            _fail(f"internal error, please report it: {type(error).__name__}: {error}", EXIT_FAILURE)
+            internal = f"internal error, please report it: {type(error).__name__}: {error}"
+            _fail(stale_extension(error) or internal, EXIT_FAILURE)
 
 
 def _next_step(error: CoregwError, ctx: click.Context) -> str:
