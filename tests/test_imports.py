@@ -69,7 +69,7 @@ STARTS_PLANTS = {"coregw.cli.serve_plants"}
 MAY_DEPEND: dict[str, set[str]] = {
     "coregw-core": {"coregw-lanes"},
     "coregw-folders": {"coregw-core", "coregw-ops"},
-    "coregw-front": set(),
+    "coregw-front": {"coregw-core", "coregw-ops"},
     "coregw-lanes": set(),
     "coregw-ops": {"coregw-core"},
     "coregw-python": {"coregw-core", "coregw-folders", "coregw-front", "coregw-ops"},

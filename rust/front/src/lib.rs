@@ -5,6 +5,8 @@
 //! | [`conditions`] | preconditions and ranges: RFC 9110 sections 13 and 14, and `entity-bytes` of trustless gateways |
 //! | [`framing`] | heads, bodies and chunks of HTTP/1, as strictly as smuggling demands: RFC 9112 |
 //! | [`media`] | media types, Accept and its weights: RFC 9110 sections 8.3 and 12.5.1 |
+//! | [`requests`] | query parameters, media types and codings of bodies |
+//! | [`routes`] | paths, and which requests the front answers itself |
 //! | [`origins`] | Host and Origin: which names a gateway answers to, and which web pages may write |
 //!
 //! A value is the bytes of a field; if a request has several lines of it, they are joined with commas (RFC 9110 section
@@ -12,9 +14,12 @@
 //!
 //! With the feature `server`, on Unix: `listen` has sockets, `guard` the bytes of a connection, `pace` how slow a client may
 //! be, `peers` whom a share per address concerns, `budget` the bodies of requests, `server` the connections of hyper, `tls`
-//! their encryption, `proxy` the requests that another server answers, and `problem` the answers of the front itself.
+//! their encryption, `proxy` the requests that another server answers, `reads` and `batch` what the store is asked, and
+//! `problem` how failures are told.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "server")]
+pub mod batch;
 #[cfg(all(unix, feature = "server"))]
 pub mod budget;
 pub mod conditions;
@@ -33,6 +38,10 @@ pub mod peers;
 pub mod problem;
 #[cfg(all(unix, feature = "server"))]
 pub mod proxy;
+#[cfg(feature = "server")]
+pub mod reads;
+pub mod requests;
+pub mod routes;
 #[cfg(all(unix, feature = "server"))]
 pub mod server;
 #[cfg(all(unix, feature = "server"))]

@@ -30,7 +30,7 @@ use crate::budget::Arriving;
 use crate::framing::Limits;
 use crate::guard::{Deadlines, Guarded, Open, Shared};
 use crate::origins::{Origins, Refusal, Source};
-use crate::problem::Problem;
+use crate::problem::{Codes, Problem};
 use crate::proxy::Error;
 use crate::tls::Tls;
 
@@ -75,6 +75,8 @@ pub trait Service: Send + Sync + 'static {
 pub struct Rules {
     /// Hosts and origins.
     pub origins: Origins,
+    /// The codes of errors.
+    pub codes: Codes,
     /// Heads.
     pub limits: Limits,
     /// Waiting for clients.
@@ -178,21 +180,27 @@ impl<S: Service> Server<S> {
         let open = shared.begin();
         let number = shared.next_request();
         let response = match self.admit(request, number, shared) {
-            Err(problem) => of_problem(&problem),
+            Err(problem) => self.refuse(&problem),
             Ok(request) => {
                 let deadlines = &self.rules.deadlines;
                 let request =
                     request.map(|body| Arriving::new(body, deadlines.body, deadlines.body_whole, Arc::clone(shared)));
                 let answered = AssertUnwindSafe(self.service.answer(request, client)).catch_unwind().await;
-                let answer = answered.unwrap_or_else(|_| of_problem(&Problem::internal()));
+                let answer = answered.unwrap_or_else(|_| self.refuse(&Problem::internal()));
                 // What the body turned out to be says more than what the service made of it.
                 match shared.fault(number) {
-                    Some(fault) if answer.status().is_server_error() => of_problem(&Problem::malformed(fault)),
+                    Some(fault) if answer.status().is_server_error() => self.refuse(&Problem::malformed(fault)),
                     _ => answer,
                 }
             }
         };
         response.map(|body| Held { body, _open: open })
+    }
+
+    fn refuse(&self, problem: &Problem) -> Response<Answer> {
+        let mut response = problem.response(&self.rules.codes).map(Answer::from);
+        response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        response
     }
 
     /// Checks what concerns every request, and gives it a Host and a target in origin form.
@@ -230,33 +238,29 @@ impl<S: Service> Server<S> {
 impl Problem {
     fn malformed(fault: crate::framing::Malformed) -> Self {
         let status = StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::BAD_REQUEST);
-        Problem { status, code: "invalid_request", message: fault.to_string() }
+        Problem { malformed: Some(status), ..Problem::new("invalid_request", fault.to_string()) }
     }
 
     pub(crate) fn bad_request(message: &str) -> Self {
-        Problem { status: StatusCode::BAD_REQUEST, code: "invalid_request", message: message.to_owned() }
+        Problem::new("invalid_request", message)
     }
 
     pub(crate) fn too_large(limit: usize) -> Self {
         let message = format!("the request body is longer than the limit of {limit} bytes");
-        Problem { status: StatusCode::PAYLOAD_TOO_LARGE, code: "too_large", message }
+        Problem::new("too_large", message)
     }
 
     pub(crate) fn unavailable(message: &str) -> Self {
-        Problem { status: StatusCode::SERVICE_UNAVAILABLE, code: "unavailable", message: message.to_owned() }
+        Problem::new("unavailable", message)
     }
 
     fn refused(refusal: &Refusal) -> Self {
-        let (status, code) = match refusal {
-            Refusal::Host(_) => (StatusCode::MISDIRECTED_REQUEST, "misdirected_request"),
-            Refusal::Page(_) => (StatusCode::FORBIDDEN, "forbidden_origin"),
+        let code = match refusal {
+            Refusal::Host(_) => "misdirected_request",
+            Refusal::Page(_) => "forbidden_origin",
         };
-        Problem { status, code, message: refusal.to_string() }
+        Problem::new(code, refusal.to_string())
     }
-}
-
-fn of_problem(problem: &Problem) -> Response<Answer> {
-    problem.response().map(Answer::from)
 }
 
 /// A body whose request is open until it is sent or dropped.

@@ -13,6 +13,7 @@ use coregw_front::framing::Limits;
 use coregw_front::guard::Deadlines;
 use coregw_front::origins::Origins;
 use coregw_front::pace::Rate;
+use coregw_front::problem::Codes;
 use coregw_front::proxy::Upstream;
 use coregw_front::server::{Answer, Listener, Rules, Server, Service};
 use coregw_front::tls::Tls;
@@ -72,6 +73,7 @@ async fn start_with(upstream: Option<PathBuf>, listen: impl FnOnce(TcpListener) 
     let second = Duration::from_secs(1);
     let rules = Rules {
         origins: Origins::new("auto", "none", "127.0.0.1").expect("hosts"),
+        codes: Codes::new([("invalid_request", 400), ("misdirected_request", 421), ("forbidden_origin", 403)]),
         limits: Limits { head_bytes: 16 << 10, fields: 100 },
         deadlines: Deadlines { head: SOON, idle: SOON, body: RATE, body_whole: SOON, read: RATE, drain: 5 * second },
         connections: 10,

@@ -42,6 +42,7 @@ pub mod run;
 mod scan;
 mod transition;
 mod trees;
+mod verdict;
 
 /// The example of the README, so that it is compiled and run, too.
 #[cfg(doctest)]
@@ -60,3 +61,4 @@ pub use resolve::verify_resolve;
 pub use run::{Lookahead, Need, Operation, Progress, WantedPage};
 pub use scan::{verify_page, verify_scan};
 pub use transition::verify_transition;
+pub use verdict::{read_verdict, resolve_verdict};
