@@ -14,8 +14,9 @@
 //!
 //! With the feature `server`, on Unix: `listen` has sockets, `guard` the bytes of a connection, `pace` how slow a client may
 //! be, `peers` whom a share per address concerns, `budget` the bodies of requests, `server` the connections of hyper, `tls`
-//! their encryption, `proxy` the requests that another server answers, `reads` and `batch` what the store is asked, and
-//! `problem` how failures are told.
+//! their encryption, `proxy` the requests that another server answers, and `problem` how failures are told. `gateway` is the
+//! service: `hot` has the answers of hot routes, `driver` their operations, `reads` and `batch` what these ask the store, and
+//! `counts` what is counted and logged.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "server")]
@@ -23,9 +24,19 @@ pub mod batch;
 #[cfg(all(unix, feature = "server"))]
 pub mod budget;
 pub mod conditions;
+#[cfg(all(unix, feature = "server"))]
+mod content;
+#[cfg(feature = "server")]
+pub mod counts;
+#[cfg(all(unix, feature = "server"))]
+pub mod driver;
 pub mod framing;
+#[cfg(all(unix, feature = "server"))]
+pub mod gateway;
 #[cfg(feature = "server")]
 pub mod guard;
+#[cfg(all(unix, feature = "server"))]
+pub mod hot;
 #[cfg(all(unix, feature = "server"))]
 pub mod listen;
 pub mod media;

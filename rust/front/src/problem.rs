@@ -64,17 +64,24 @@ pub struct Problem {
     pub fields: Vec<(HeaderName, HeaderValue)>,
     /// What is no HTTP has a status of its own.
     pub malformed: Option<StatusCode>,
+    /// What the log says of a failure of the gateway.
+    pub logged: Option<String>,
 }
 
 impl Problem {
     /// A failure with this code.
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Problem { code, message: message.into(), details: None, fields: Vec::new(), malformed: None }
+        Problem { code, message: message.into(), details: None, fields: Vec::new(), malformed: None, logged: None }
     }
 
     /// A failure of the gateway: the client learns that there was one.
     pub fn internal() -> Self {
         Problem::new("internal", "The gateway failed; its log has the reason.")
+    }
+
+    /// As [`Problem::internal`]; the log says what has failed.
+    pub fn failed(what: String) -> Self {
+        Problem { logged: Some(what), ..Problem::internal() }
     }
 
     /// The same with a field.

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | POST | `/v1/resolve`, `/v1/resolve/batch`, `/v1/read`, `/v1/map-proof`, `/v1/scan` |
 //! | POST | `/v1/verify/resolve`, `/v1/verify/read` |
-//! | POST | `/v1/cas/has`, `/v1/cas/car`, `/v1/pages/car` |
+//! | POST | `/v1/cas/has`, if it renews nothing |
 //! | GET, HEAD | `/v1/resolve/{root}`, `/v1/read/{root}`, `/v1/map-proof/{root}`, `/v1/scan/{root}` |
 //! | GET, HEAD | `/v1/cas/{cid}`, `/v1/pages/{digest}`, `/v1/roots/{root}` |
 
@@ -32,10 +32,6 @@ pub enum Hot {
     VerifyRead,
     /// Which payloads are held.
     CasHas,
-    /// Many payloads.
-    CasCar,
-    /// Many pages.
-    PagesCar,
     /// [`Hot::Resolve`] by URL, of this root.
     ResolveOf,
     /// [`Hot::Read`] by URL, of this root.
@@ -54,7 +50,7 @@ pub enum Hot {
 
 impl Hot {
     /// All of them.
-    pub const ALL: [Hot; 17] = [
+    pub const ALL: [Hot; 15] = [
         Hot::Resolve,
         Hot::ResolveBatch,
         Hot::Read,
@@ -63,8 +59,6 @@ impl Hot {
         Hot::VerifyResolve,
         Hot::VerifyRead,
         Hot::CasHas,
-        Hot::CasCar,
-        Hot::PagesCar,
         Hot::ResolveOf,
         Hot::ReadOf,
         Hot::MapProofOf,
@@ -85,8 +79,6 @@ impl Hot {
             Hot::VerifyResolve => "/v1/verify/resolve",
             Hot::VerifyRead => "/v1/verify/read",
             Hot::CasHas => "/v1/cas/has",
-            Hot::CasCar => "/v1/cas/car",
-            Hot::PagesCar => "/v1/pages/car",
             Hot::ResolveOf => "/v1/resolve/{root}",
             Hot::ReadOf => "/v1/read/{root}",
             Hot::MapProofOf => "/v1/map-proof/{root}",
@@ -107,6 +99,9 @@ impl Hot {
         self.template().ends_with('}')
     }
 }
+
+/// Paths of the application beside those of hot routes.
+const COLD: [&str; 2] = ["/v1/cas/car", "/v1/pages/car"];
 
 /// A path as it is routed, decoded once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,6 +125,9 @@ pub fn find(method: &str, raw_path: &str) -> Option<Route> {
     if let Some(hot) = fixed(&path) {
         return (!is_by_url).then_some(Route { hot, parameter: String::new() });
     }
+    if COLD.contains(&&*path) {
+        return None;
+    }
     let (above, last) = path.rsplit_once('/')?;
     let hot = parametrised(above)?;
     is_by_url.then(|| Route { hot, parameter: last.to_owned() })
@@ -145,8 +143,6 @@ fn fixed(path: &str) -> Option<Hot> {
         "verify/resolve" => Hot::VerifyResolve,
         "verify/read" => Hot::VerifyRead,
         "cas/has" => Hot::CasHas,
-        "cas/car" => Hot::CasCar,
-        "pages/car" => Hot::PagesCar,
         _ => return None,
     })
 }

@@ -1,0 +1,215 @@
+//! What a URL names and never changes: the whole of it or a part, if the client does not have it (RFC 9110 sections 13, 14).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use tokio::sync::Semaphore;
+
+use crate::conditions::{Precondition, Selection, evaluate, select};
+use crate::driver::Driver;
+use crate::problem::Problem;
+use crate::reads::{HeldPayload, Multihash};
+use crate::server::Answer;
+
+/// The Cache-Control of answers that never change.
+pub(crate) const IMMUTABLE: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+/// The largest part of a payload that is read at once, which stores keep together.
+const CHUNK_BYTES: u64 = 1 << 20;
+/// Chunks that are read at once for all clients.
+const MAX_CHUNK_READS: usize = 16;
+
+/// The values of a field, joined with commas.
+pub(crate) fn field(headers: &HeaderMap, name: &str) -> Option<Bytes> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next()?;
+    let mut joined = Bytes::copy_from_slice(first.as_bytes());
+    for value in values {
+        joined = [&joined[..], b", ", value.as_bytes()].concat().into();
+    }
+    Some(joined)
+}
+
+/// Bytes that are named by their content, or where they are.
+pub(crate) enum Content {
+    Bytes(Bytes),
+    Payload(Multihash, u64),
+}
+
+impl Content {
+    fn size(&self) -> u64 {
+        match self {
+            Content::Bytes(bytes) => bytes.len() as u64,
+            Content::Payload(_, size) => *size,
+        }
+    }
+}
+
+/// The answer if the preconditions of a request are not met: 304. `fields` are those of a 304.
+///
+/// # Errors
+/// `precondition_failed` if the client wants something else.
+pub(crate) fn unmet(headers: &HeaderMap, etag: &str, fields: &HeaderMap) -> Result<Option<Response<Answer>>, Problem> {
+    let (if_match, if_none_match) = (field(headers, "if-match"), field(headers, "if-none-match"));
+    if if_match.is_none() && if_none_match.is_none() {
+        return Ok(None);
+    }
+    match evaluate(etag.as_bytes(), if_match.as_deref(), if_none_match.as_deref()) {
+        Precondition::Met => Ok(None),
+        Precondition::NotModified => {
+            let mut response = Response::new(Answer::from(Bytes::new()));
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            response.headers_mut().clone_from(fields);
+            Ok(Some(response))
+        }
+        Precondition::Failed => {
+            Err(Problem::new("precondition_failed", format!("If-Match does not name the ETag {etag}")))
+        }
+    }
+}
+
+/// The ETag of a name, or of a hash.
+pub(crate) fn etag_field(etag: &str) -> Result<HeaderValue, Problem> {
+    HeaderValue::from_str(etag).map_err(|_| Problem::internal())
+}
+
+/// Sends what is named by its content.
+pub(crate) struct Sender {
+    pub(crate) driver: Arc<Driver>,
+    small: Cache<Multihash, SmallPayload, ByBytes>,
+    chunk_reads: Arc<Semaphore>,
+}
+
+/// A small payload, held as of a generation of the cache of pages.
+#[derive(Clone)]
+struct SmallPayload {
+    generation: u64,
+    bytes: Bytes,
+}
+
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<Multihash, SmallPayload> for ByBytes {
+    fn weight(&self, name: &Multihash, payload: &SmallPayload) -> u64 {
+        (2 * size_of::<Multihash>() + 2 * name.len() + size_of::<SmallPayload>() + payload.bytes.len()) as u64
+    }
+}
+
+impl Sender {
+    /// A sender that keeps small payloads of at most `cache_bytes`.
+    pub(crate) fn new(driver: Arc<Driver>, cache_bytes: u64) -> Self {
+        let small = Cache::with_weighter(1024, cache_bytes, ByBytes);
+        Self { driver, small, chunk_reads: Arc::new(Semaphore::new(MAX_CHUNK_READS)) }
+    }
+
+    /// Finds a payload; None if it is not held.
+    pub(crate) async fn find(&self, name: &[u8]) -> Result<Option<Content>, Problem> {
+        let generation = self.driver.cache.generation();
+        if let Some(known) = self.small.get(name)
+            && known.generation == generation
+        {
+            return Ok(Some(Content::Bytes(known.bytes)));
+        }
+        let name = name.to_vec();
+        let reply = self.driver.reads.payloads(vec![name.clone()]);
+        let found = self.driver.in_time(async { reply.found().await.map_err(Problem::of_failure) }).await?;
+        Ok(match found.into_iter().next().flatten() {
+            None => None,
+            Some(HeldPayload { bytes: Some(bytes), .. }) => {
+                self.small.insert(name, SmallPayload { generation, bytes: bytes.clone() });
+                Some(Content::Bytes(bytes))
+            }
+            Some(HeldPayload { size, bytes: None }) => Some(Content::Payload(name, size)),
+        })
+    }
+
+    /// The answer to a GET or HEAD: everything, one range, 304; of HEAD without a body, and whatever Range says.
+    ///
+    /// # Errors
+    /// `precondition_failed`, `range_not_satisfiable`, and those of reading.
+    pub(crate) async fn answer(
+        &self,
+        headers: &HeaderMap,
+        is_head: bool,
+        content: Content,
+        etag: &str,
+    ) -> Result<Response<Answer>, Problem> {
+        let size = content.size();
+        let mut fields = HeaderMap::new();
+        fields.insert(ETAG, etag_field(etag)?);
+        fields.insert(CACHE_CONTROL, IMMUTABLE);
+        fields.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        if let Some(response) = unmet(headers, etag, &fields)? {
+            return Ok(response);
+        }
+        let selected = match field(headers, "range").filter(|_| !is_head) {
+            None => Selection::Whole,
+            range => select(range.as_deref(), field(headers, "if-range").as_deref(), etag.as_bytes(), size),
+        };
+        let (status, range) = match selected {
+            Selection::Whole => (StatusCode::OK, 0..size),
+            Selection::Part(range) => {
+                let shown = format!("bytes {}-{}/{size}", range.start, range.end - 1);
+                fields.insert(CONTENT_RANGE, etag_field(&shown)?);
+                (StatusCode::PARTIAL_CONTENT, range)
+            }
+            Selection::Unsatisfiable => {
+                let problem = Problem::new("range_not_satisfiable", format!("the payload has {size} bytes"));
+                return Err(problem.with(CONTENT_RANGE, etag_field(&format!("bytes */{size}"))?));
+            }
+        };
+        fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        fields.insert(CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
+        let body = if is_head { Answer::from(Bytes::new()) } else { self.read(content, range).await? };
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        *response.headers_mut() = fields;
+        Ok(response)
+    }
+
+    /// A part of what is named: at once if it fits in a chunk, else chunk by chunk as the client reads it.
+    async fn read(&self, content: Content, range: Range<u64>) -> Result<Answer, Problem> {
+        let (name, range) = match content {
+            Content::Bytes(bytes) => return Ok(Answer::from(bytes.slice(range.start as usize..range.end as usize))),
+            Content::Payload(name, _) => (name, range),
+        };
+        if range.end - range.start <= CHUNK_BYTES {
+            return read_chunk(&self.driver, &self.chunk_reads, name, range).await.map(Answer::from);
+        }
+        let state = (Arc::clone(&self.driver), Arc::clone(&self.chunk_reads), name, range);
+        let chunks = futures_util::stream::unfold(state, |(driver, reads, name, range)| async move {
+            if range.is_empty() {
+                return None;
+            }
+            let end = range.end.min((range.start / CHUNK_BYTES + 1) * CHUNK_BYTES);
+            let chunk = read_chunk(&driver, &reads, name.clone(), range.start..end).await;
+            // After a failure, the connection is closed before the body is complete.
+            let (frame, start) = match chunk {
+                Ok(bytes) => (Ok(Frame::data(bytes)), end),
+                Err(problem) => (Err(problem.message.into()), range.end),
+            };
+            Some((frame, (driver, reads, name, start..range.end)))
+        });
+        Ok(Answer::Parts(StreamBody::new(chunks).boxed_unsync()))
+    }
+}
+
+async fn read_chunk(driver: &Driver, reads: &Semaphore, name: Multihash, range: Range<u64>) -> Result<Bytes, Problem> {
+    let reading = async {
+        let _turn = reads.acquire().await.map_err(|_| Problem::internal())?;
+        let length = range.end - range.start;
+        let bytes = driver.reads.chunk(name, range).found().await.map_err(Problem::of_failure)?;
+        if bytes.len() as u64 != length {
+            return Err(Problem::failed("a part of a payload has the wrong size".to_owned()));
+        }
+        Ok(bytes)
+    };
+    driver.in_time(reading).await
+}

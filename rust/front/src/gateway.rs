@@ -1,0 +1,225 @@
+//! The service: hot reads are answered here, everything else by the application.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use coregw_ops::ForEach;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method, Request, Response};
+use http_body_util::BodyExt;
+
+use crate::budget::{Arriving, Budget};
+use crate::content::Sender;
+use crate::counts::{Counts, Event, Logged, RequestLog};
+use crate::driver::Driver;
+use crate::hot::{BodyLimits, HotRoutes};
+use crate::problem::{Codes, Problem};
+use crate::routes::{self, Hot, Route};
+use crate::server::{Answer, Service};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const VERIFICATION_ROLE: HeaderName = HeaderName::from_static("x-core-verification-role");
+const MAX_ID_BYTES: usize = 128;
+
+/// What a gateway is made of.
+pub struct GatewayParts {
+    /// Drives queries.
+    pub driver: Arc<Driver>,
+    /// Bounds of bodies.
+    pub limits: BodyLimits,
+    /// The memory of the bodies of requests.
+    pub budget: Arc<Budget>,
+    /// Memory for small payloads, in bytes.
+    pub payload_cache_bytes: u64,
+    /// The codes of errors.
+    pub codes: Codes,
+    /// The fields of all answers.
+    pub fields: Vec<(HeaderName, HeaderValue)>,
+    /// What is counted.
+    pub counts: Arc<Counts>,
+    /// What is logged.
+    pub log: Arc<RequestLog>,
+    /// Whether which payloads are held is only looked up: nobody may write, so nothing is renewed.
+    pub is_read_only: bool,
+    /// Whether requests are traced, which the application does.
+    pub is_traced: bool,
+    /// Calls a function for each index below a count, on all cores.
+    pub for_each: ForEach,
+}
+
+/// Answers hot requests, and hands the others to `C`.
+pub struct Gateway<C> {
+    routes: HotRoutes,
+    codes: Codes,
+    fields: Vec<(HeaderName, HeaderValue)>,
+    log: Arc<RequestLog>,
+    is_read_only: bool,
+    is_traced: bool,
+    ids: RequestIds,
+    cold: C,
+}
+
+impl<C: Service> Gateway<C> {
+    /// A gateway before an application.
+    pub fn new(parts: GatewayParts, cold: C) -> Self {
+        let GatewayParts { driver, limits, budget, counts, for_each, codes, fields, log, .. } = parts;
+        let sender = Sender::new(driver, parts.payload_cache_bytes);
+        let routes = HotRoutes { sender, limits, budget, counts, for_each };
+        let (is_read_only, is_traced) = (parts.is_read_only, parts.is_traced);
+        Self { routes, codes, fields, log, is_read_only, is_traced, ids: RequestIds::default(), cold }
+    }
+
+    fn hot_route(&self, request: &Request<Arriving>) -> Option<Route> {
+        let route = routes::find(request.method().as_str(), request.uri().path())?;
+        let is_hot = !self.is_traced && (route.hot != Hot::CasHas || self.is_read_only);
+        is_hot.then_some(route)
+    }
+
+    async fn answer_hot(&self, route: Route, head: Parts, body: Arriving, client: Option<IpAddr>) -> Response<Answer> {
+        let (began, hot) = (Instant::now(), route.hot);
+        let mut response = match self.routes.answer(route, &head, body, client).await {
+            Ok(response) => response,
+            Err(problem) => self.refuse(&problem, &head, client),
+        };
+        let headers = response.headers_mut();
+        for (name, value) in &self.fields {
+            headers.insert(name, value.clone());
+        }
+        if matches!(hot, Hot::VerifyResolve | Hot::VerifyRead) {
+            headers.insert(VERIFICATION_ROLE, HeaderValue::from_static("diagnostic"));
+        }
+        let (status, took) = (response.status().as_u16(), began.elapsed());
+        let size = self.size_of(&response);
+        self.routes.counts.add(hot, head.method == Method::HEAD, status, took, size);
+        if self.log.has_access() { self.logged(response, &head, client, began) } else { response }
+    }
+
+    /// The size of the body of an answer, in bytes.
+    fn size_of(&self, response: &Response<Answer>) -> u64 {
+        use hyper::body::Body;
+        let declared = || response.headers().get(http::header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
+        match response.body() {
+            Answer::Whole(body) => body.size_hint().lower(),
+            Answer::Parts(_) => declared().unwrap_or(0),
+        }
+    }
+
+    fn refuse(&self, problem: &Problem, head: &Parts, client: Option<IpAddr>) -> Response<Answer> {
+        let mut response = problem.response(&self.codes).map(Answer::from);
+        if problem.code == "internal" {
+            let id = self.ids.of(head);
+            if let Ok(value) = HeaderValue::from_str(&id) {
+                response.headers_mut().insert(REQUEST_ID, value);
+            }
+            if let Some(what) = &problem.logged {
+                self.log.add(line(head, client, id, Event::Failed(what.clone())));
+            }
+        }
+        response
+    }
+
+    /// Adds the id of a request to its answer, and logs the answer when it was sent.
+    fn logged(
+        &self,
+        mut response: Response<Answer>,
+        head: &Parts,
+        client: Option<IpAddr>,
+        began: Instant,
+    ) -> Response<Answer> {
+        let known = response.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let id = known.unwrap_or_else(|| self.ids.of(head));
+        if let Ok(value) = HeaderValue::from_str(&id) {
+            response.headers_mut().insert(REQUEST_ID, value);
+        }
+        let (status, bytes) = (response.status().as_u16(), self.size_of(&response));
+        let (is_whole, bytes) = match response.body() {
+            Answer::Whole(_) => (true, bytes),
+            Answer::Parts(_) => (false, 0),
+        };
+        let event = Event::Answered { status, bytes, took: began.elapsed() };
+        let line = line(head, client, id, event);
+        if is_whole {
+            self.log.add(line);
+            return response;
+        }
+        let mut sent = Sent { log: Arc::clone(&self.log), line: Some(line), began };
+        response.map(|body| match body {
+            Answer::Whole(body) => Answer::Whole(body),
+            Answer::Parts(body) => Answer::Parts(
+                body.map_frame(move |frame| {
+                    sent.count(frame.data_ref().map_or(0, |data| data.len() as u64));
+                    frame
+                })
+                .boxed_unsync(),
+            ),
+        })
+    }
+}
+
+impl<C: Service> Service for Gateway<C> {
+    async fn answer(&self, request: Request<Arriving>, client: Option<SocketAddr>) -> Response<Answer> {
+        match self.hot_route(&request) {
+            None => self.cold.answer(request, client).await,
+            Some(route) => {
+                let (head, body) = request.into_parts();
+                self.answer_hot(route, head, body, client.map(|client| client.ip())).await
+            }
+        }
+    }
+}
+
+fn line(head: &Parts, client: Option<IpAddr>, id: String, event: Event) -> Logged {
+    let path = routes::decoded(head.uri.path()).into_owned();
+    Logged { client, method: head.method.as_str().to_owned(), path, id, event }
+}
+
+/// An answer that is being sent, which is logged at its end.
+struct Sent {
+    log: Arc<RequestLog>,
+    line: Option<Logged>,
+    began: Instant,
+}
+
+impl Sent {
+    fn count(&mut self, more: u64) {
+        if let Some(Logged { event: Event::Answered { bytes, .. }, .. }) = &mut self.line {
+            *bytes += more;
+        }
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        if let Some(mut line) = self.line.take() {
+            if let Event::Answered { took, .. } = &mut line.event {
+                *took = self.began.elapsed();
+            }
+            self.log.add(line);
+        }
+    }
+}
+
+/// Ids of requests: that which the client sent, if it is sane, or a random one.
+#[derive(Default)]
+struct RequestIds {
+    random: RandomState,
+    number: AtomicU64,
+}
+
+impl RequestIds {
+    fn of(&self, head: &Parts) -> String {
+        let is_sane = |byte: u8| byte.is_ascii_alphanumeric() || b"._:/+=-".contains(&byte);
+        let given = head.headers.get(REQUEST_ID).and_then(|given| given.to_str().ok());
+        match given.filter(|given| (1..=MAX_ID_BYTES).contains(&given.len()) && given.bytes().all(is_sane)) {
+            Some(given) => given.to_owned(),
+            None => {
+                let mut hasher = self.random.build_hasher();
+                hasher.write_u64(self.number.fetch_add(1, Ordering::Relaxed));
+                format!("{:016x}", hasher.finish())
+            }
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! Answers of hot routes: what each does with the head and the body of a request.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use blake2::digest::consts::U16;
+use blake2::{Blake2b, Digest as _};
+use bytes::Bytes;
+use coregw_core::{Cid, Digest, Kind, Page, RootCid, Suite};
+use coregw_ops::{BatchError, ForEach, MapProofForm, Operation};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, VARY};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Response};
+
+use crate::budget::{Account, Arriving, Budget, read_whole};
+use crate::content::{Content, IMMUTABLE, Sender, etag_field, field, unmet};
+use crate::counts::Counts;
+use crate::driver::Driver;
+use crate::media::{MediaType, negotiate};
+use crate::problem::{Problem, write_string};
+use crate::reads::FoundPage;
+use crate::requests::{Parameters, Refused, check_json, check_payload, is_json, quoted};
+use crate::routes::{Hot, Route};
+use crate::server::Answer;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
+/// A byte of these is as much work as this many of other queries: a key of a multiproof is a lookup, a path of a batch too,
+/// and the proof of a result is replayed.
+const MULTIPROOF_FACTOR: usize = 4;
+const BATCH_FACTOR: usize = 64;
+const VERIFY_FACTOR: usize = 4;
+/// Payloads that are looked up at once.
+const CONCURRENT_LOOK_UPS: usize = 4096;
+/// The trees that a page may belong to: the page does not say.
+const TREES: [(Kind, Suite); 4] = [
+    (Kind::Map, Suite::Sha2_256),
+    (Kind::List, Suite::Sha2_256),
+    (Kind::Map, Suite::Blake3),
+    (Kind::List, Suite::Blake3),
+];
+
+/// Limits on the bodies of requests and answers, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct BodyLimits {
+    /// A body that has no other limit.
+    pub json: usize,
+    /// That of the verify routes.
+    pub verify: usize,
+    /// That of a batch of resolves.
+    pub resolve_batch: usize,
+    /// The answer to a batch of resolves.
+    pub batch_answer: usize,
+}
+
+/// What answers hot routes.
+pub(crate) struct HotRoutes {
+    pub(crate) sender: Sender,
+    pub(crate) limits: BodyLimits,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) for_each: ForEach,
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        Problem::new(refused.code, refused.message)
+    }
+}
+
+impl HotRoutes {
+    pub(crate) fn driver(&self) -> &Arc<Driver> {
+        &self.sender.driver
+    }
+
+    /// Answers a request.
+    pub(crate) async fn answer(
+        &self,
+        route: Route,
+        head: &Parts,
+        body: Arriving,
+        client: Option<IpAddr>,
+    ) -> Result<Response<Answer>, Problem> {
+        match route.hot {
+            Hot::Resolve => self.query(head, body, client, 1, Operation::resolve).await,
+            Hot::Read => self.query(head, body, client, 1, Operation::read).await,
+            Hot::Scan => self.query(head, body, client, 1, Operation::scan).await,
+            Hot::MapProof => self.map_proof(head, body, client).await,
+            Hot::ResolveBatch => self.resolve_batch(head, body, client).await,
+            Hot::VerifyResolve => self.verify(head, body, client, coregw_ops::resolve_verdict).await,
+            Hot::VerifyRead => self.verify(head, body, client, coregw_ops::read_verdict).await,
+            Hot::CasHas => self.has(head, body, client).await,
+            Hot::ResolveOf | Hot::ReadOf | Hot::MapProofOf | Hot::ScanOf => {
+                self.query_of(route.hot, &route.parameter, head).await
+            }
+            Hot::Payload => self.payload(&route.parameter, head).await,
+            Hot::Page => self.page(&route.parameter, head).await,
+            Hot::Root => self.root(&route.parameter, head).await,
+        }
+    }
+
+    // --- bodies -------------------------------------------------------------------------------------------------------
+
+    /// Reads the body of a request without query parameters, which has to be JSON. The account counts its memory.
+    async fn json(
+        &self,
+        head: &Parts,
+        body: Arriving,
+        client: Option<IpAddr>,
+        limit: usize,
+    ) -> Result<(Bytes, Account), Problem> {
+        Parameters::parse(query(head), &[])?;
+        check_json(
+            field(&head.headers, "content-type").as_deref(),
+            field(&head.headers, "content-encoding").as_deref(),
+        )?;
+        self.whole(body, client, limit).await
+    }
+
+    async fn whole(&self, body: Arriving, client: Option<IpAddr>, limit: usize) -> Result<(Bytes, Account), Problem> {
+        let mut account = self.budget.account(client);
+        let body = read_whole(body, limit, &mut account).await?;
+        self.counts.add_body(body.len());
+        Ok((body, account))
+    }
+
+    // --- queries ------------------------------------------------------------------------------------------------------
+
+    async fn query(
+        &self,
+        head: &Parts,
+        body: Arriving,
+        client: Option<IpAddr>,
+        factor: usize,
+        start: fn(Arc<coregw_core::PageCache>, &[u8]) -> coregw_core::Result<Operation>,
+    ) -> Result<Response<Answer>, Problem> {
+        let (body, _account) = self.json(head, body, client, self.limits.json).await?;
+        self.run(factor, body, start).await.map(|answer| typed(answer, JSON))
+    }
+
+    async fn run(
+        &self,
+        factor: usize,
+        request: Bytes,
+        start: impl Fn(Arc<coregw_core::PageCache>, &[u8]) -> coregw_core::Result<Operation> + Clone + Send + 'static,
+    ) -> Result<Vec<u8>, Problem> {
+        let (cache, weight) = (Arc::clone(&self.driver().cache), factor * request.len());
+        let start = move || start(Arc::clone(&cache), &request).map_err(Problem::of);
+        self.driver().answer(weight, start).await
+    }
+
+    async fn map_proof(
+        &self,
+        head: &Parts,
+        body: Arriving,
+        client: Option<IpAddr>,
+    ) -> Result<Response<Answer>, Problem> {
+        let is_bare = prefers_octets(&head.headers);
+        let (body, _account) = self.json(head, body, client, self.limits.json).await?;
+        let (form, media) = if is_bare { (MapProofForm::Proof, OCTETS) } else { (MapProofForm::Result, JSON) };
+        let start = move |cache, request: &[u8]| Operation::map_proof(cache, request, form);
+        let mut response = typed(self.run(MULTIPROOF_FACTOR, body, start).await?, media);
+        response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
+        Ok(response)
+    }
+
+    async fn resolve_batch(
+        &self,
+        head: &Parts,
+        body: Arriving,
+        client: Option<IpAddr>,
+    ) -> Result<Response<Answer>, Problem> {
+        let (body, _account) = self.json(head, body, client, self.limits.resolve_batch).await?;
+        let (most, for_each, weight) = (self.limits.batch_answer, self.for_each, BATCH_FACTOR * body.len());
+        let cache = Arc::clone(&self.driver().cache);
+        let start =
+            move || Operation::resolve_batch(Arc::clone(&cache), &body, most, for_each).map_err(Problem::of_batch);
+        self.driver().answer(weight, start).await.map(|answer| typed(answer, JSON))
+    }
+
+    async fn verify(
+        &self,
+        head: &Parts,
+        body: Arriving,
+        client: Option<IpAddr>,
+        verdict: fn(&[u8]) -> coregw_core::Result<Vec<u8>>,
+    ) -> Result<Response<Answer>, Problem> {
+        let (body, _account) = self.json(head, body, client, self.limits.verify).await?;
+        let (weight, work) = (VERIFY_FACTOR * body.len(), move || verdict(&body).map_err(Problem::of));
+        self.driver().call(weight, work).await.map(|answer| typed(answer, JSON))
+    }
+
+    /// A query by URL, whose answer is valid forever.
+    async fn query_of(&self, hot: Hot, root: &str, head: &Parts) -> Result<Response<Answer>, Problem> {
+        let allowed: &[&str] = match hot {
+            Hot::ReadOf => &["path", "index", "start", "end"],
+            Hot::ScanOf => &["prefix", "after", "limit"],
+            _ => &["path"],
+        };
+        let given = Parameters::parse(query(head), allowed)?;
+        let root = Problem::cid(root)?.text();
+        let request = Bytes::from(request_of(hot, &root, &given)?);
+        let found = match hot {
+            Hot::ReadOf => self.run(1, request, Operation::read).await,
+            Hot::ScanOf => self.run(1, request, Operation::scan).await,
+            Hot::ResolveOf => self.run(1, request, Operation::resolve).await,
+            _ => {
+                let start = |cache, request: &[u8]| Operation::map_proof(cache, request, MapProofForm::Result);
+                self.run(MULTIPROOF_FACTOR, request, start).await
+            }
+        };
+        let answer = match found {
+            // The details prove the absence to whoever has the root, for ever.
+            Err(problem) if hot == Hot::ReadOf && problem.code == "path_not_found" && problem.details.is_some() => {
+                return Err(problem.with(CACHE_CONTROL, IMMUTABLE));
+            }
+            found => found?,
+        };
+        let etag = format!("\"{}\"", hex(&Blake2b::<U16>::digest(&answer)));
+        let mut fields = HeaderMap::new();
+        fields.insert(ETAG, etag_field(&etag)?);
+        fields.insert(CACHE_CONTROL, IMMUTABLE);
+        if let Some(response) = unmet(&head.headers, &etag, &fields)? {
+            return Ok(response);
+        }
+        fields.insert(CONTENT_TYPE, JSON);
+        fields.insert(CONTENT_LENGTH, HeaderValue::from(answer.len()));
+        let body = if head.method == Method::HEAD { Bytes::new() } else { Bytes::from(answer) };
+        let mut response = Response::new(Answer::from(body));
+        *response.headers_mut() = fields;
+        Ok(response)
+    }
+
+    // --- payloads and objects -----------------------------------------------------------------------------------------
+
+    async fn payload(&self, cid: &str, head: &Parts) -> Result<Response<Answer>, Problem> {
+        Parameters::parse(query(head), &[])?;
+        let cid = Problem::cid(cid)?;
+        let content = match cid.identity() {
+            Some(payload) => Content::Bytes(Bytes::copy_from_slice(payload)),
+            None => match self.sender.find(cid.multihash()).await? {
+                Some(content) => content,
+                None => return Err(Problem::new("payload_not_found", format!("the payload {cid} is not held"))),
+            },
+        };
+        self.send(head, content, &cid.text()).await
+    }
+
+    async fn page(&self, name: &str, head: &Parts) -> Result<Response<Answer>, Problem> {
+        Parameters::parse(query(head), &[])?;
+        let Some(digest) = digest_of(name) else {
+            let message = format!("page {}: expected a digest as 64 characters of 0-9a-f", quoted(name, 100));
+            return Err(Problem::new("invalid_request", message));
+        };
+        let Some(page) = self.stored_page(digest).await? else {
+            return Err(Problem::new("page_not_found", format!("the page {name} is not held")));
+        };
+        if !TREES.iter().any(|(kind, suite)| Page::parse(&page, *kind, *suite, &digest).is_ok()) {
+            return Err(Problem::failed(format!("the page {name} does not have its digest")));
+        }
+        self.send(head, Content::Bytes(page), name).await
+    }
+
+    async fn root(&self, root: &str, head: &Parts) -> Result<Response<Answer>, Problem> {
+        Parameters::parse(query(head), &[])?;
+        let cid = Problem::cid(root)?;
+        let Some(root) = cid.root() else {
+            return Err(Problem::new("kind_mismatch", format!("{cid} is a payload, not a root")));
+        };
+        let driver = self.driver();
+        if driver.in_time(driver.are_held(&[root], Vec::new())).await? != [true] {
+            return Err(Problem::new("root_not_found", format!("the store has no root {cid}")));
+        }
+        let Some(page) = self.stored_page(root.digest).await? else {
+            return Err(Problem::failed(format!("the page of the held root {cid} is missing")));
+        };
+        if let Err(error) = parse(&page, &root) {
+            let kind = if root.kind == Kind::Map { Kind::List } else { Kind::Map };
+            return Err(match parse(&page, &RootCid { kind, ..root }) {
+                Ok(()) => Problem::new("root_not_found", format!("the store holds no {} {cid}", root.kind.name())),
+                Err(_) => Problem::of(error),
+            });
+        }
+        self.send(head, Content::Bytes(page), &cid.text()).await
+    }
+
+    async fn stored_page(&self, digest: Digest) -> Result<Option<Bytes>, Problem> {
+        let reply = self.driver().reads.stored_pages(&[digest]);
+        let found = self.driver().in_time(async { reply.found().await.map_err(Problem::of_failure) }).await?;
+        Ok(found.into_iter().find_map(|page| if let FoundPage::Bytes(bytes) = page { Some(bytes) } else { None }))
+    }
+
+    async fn send(&self, head: &Parts, content: Content, name: &str) -> Result<Response<Answer>, Problem> {
+        let (is_head, etag) = (head.method == Method::HEAD, format!("\"{name}\""));
+        self.sender.answer(&head.headers, is_head, content, &etag).await
+    }
+
+    /// Which payloads are held, without renewing them.
+    async fn has(&self, head: &Parts, body: Arriving, client: Option<IpAddr>) -> Result<Response<Answer>, Problem> {
+        let content_type = field(&head.headers, "content-type");
+        if content_type.as_deref().is_some_and(is_json) {
+            let (body, _account) = self.json(head, body, client, self.limits.json).await?;
+            let cids = self.cids(body, coregw_ops::read_has_batch).await?;
+            let sizes = self.sizes(&cids).await?;
+            let mut answer = String::from("{\"profile\":\"cas.has-batch/v0alpha1\",\"results\":[");
+            for (index, (cid, is_held)) in cids.iter().zip(sizes).enumerate() {
+                let comma = if index > 0 { "," } else { "" };
+                answer.push_str(&format!("{comma}{{\"cid\":\"{cid}\",\"present\":{is_held}}}"));
+            }
+            answer.push_str("]}");
+            return Ok(typed(answer.into_bytes(), JSON));
+        }
+        Parameters::parse(query(head), &[])?;
+        check_payload(content_type.as_deref(), field(&head.headers, "content-encoding").as_deref())?;
+        let (body, _account) = self.whole(body, client, self.limits.json).await?;
+        let cids = self.cids(body, coregw_ops::read_cids).await?;
+        let mut bits = vec![0_u8; cids.len().div_ceil(8)];
+        for (index, is_held) in self.sizes(&cids).await?.into_iter().enumerate() {
+            bits[index / 8] |= u8::from(is_held) << (index % 8);
+        }
+        Ok(typed(bits, OCTETS))
+    }
+
+    async fn cids(&self, body: Bytes, read: fn(&[u8]) -> Result<Vec<Cid>, BatchError>) -> Result<Vec<Cid>, Problem> {
+        self.driver().call(body.len(), move || read(&body).map_err(Problem::of_batch)).await
+    }
+
+    /// Whether each payload is held.
+    async fn sizes(&self, cids: &[Cid]) -> Result<Vec<bool>, Problem> {
+        let mut held = Vec::with_capacity(cids.len());
+        for part in cids.chunks(CONCURRENT_LOOK_UPS) {
+            let stored = part.iter().filter(|cid| cid.identity().is_none()).map(|cid| cid.multihash().to_vec());
+            let reply = self.driver().reads.sizes(stored.collect());
+            let found = self.driver().in_time(async { reply.found().await.map_err(Problem::of_failure) }).await?;
+            let mut found = found.into_iter();
+            held.extend(part.iter().map(|cid| cid.identity().is_some() || found.next().flatten().is_some()));
+        }
+        Ok(held)
+    }
+}
+
+fn query(head: &Parts) -> &str {
+    head.uri.query().unwrap_or_default()
+}
+
+/// An answer of this media type.
+fn typed(body: Vec<u8>, media: HeaderValue) -> Response<Answer> {
+    let mut response = Response::new(Answer::from(Bytes::from(body)));
+    response.headers_mut().insert(CONTENT_TYPE, media);
+    response
+}
+
+/// Whether Accept prefers bare bytes to JSON.
+fn prefers_octets(headers: &HeaderMap) -> bool {
+    let Some(accept) = field(headers, "accept") else { return false };
+    let offers: Option<Vec<MediaType>> = [JSON, OCTETS].iter().map(|each| MediaType::parse(each.as_bytes())).collect();
+    offers.is_some_and(|offers| negotiate(&accept, &offers) == Some(1))
+}
+
+fn parse(page: &[u8], root: &RootCid) -> coregw_core::Result<()> {
+    Page::parse(page, root.kind, root.suite, &root.digest).map(drop)
+}
+
+fn digest_of(name: &str) -> Option<Digest> {
+    let value = |digit| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    };
+    let digits: Vec<u8> = name.bytes().map(value).collect::<Option<_>>()?;
+    let bytes: Vec<u8> = digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect();
+    (digits.len() == 64).then(|| bytes.try_into().ok().map(Digest)).flatten()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The request, as of a POST, that a URL asks.
+fn request_of(hot: Hot, root: &str, given: &Parameters) -> Result<String, Refused> {
+    let name = match hot {
+        Hot::ReadOf => "read",
+        Hot::ScanOf => "scan",
+        Hot::MapProofOf => "map-proof",
+        _ => "resolve",
+    };
+    let mut request = format!("{{\"profile\":\"core.{name}/v0alpha1\",\"root\":\"{root}\"");
+    match hot {
+        Hot::ReadOf => {
+            request.push_str(",\"query\":");
+            match given.names()[..] {
+                ["path"] => {
+                    request.push_str("{\"kind\":\"map_key\"");
+                    write_segments(&mut request, "segments", given.get("path"));
+                }
+                ["index"] => {
+                    request.push_str("{\"kind\":\"list_index\"");
+                    write_integer(&mut request, "index", given)?;
+                }
+                ["start"] | ["end", "start"] => {
+                    // In the order in which they are checked.
+                    let mut end = String::new();
+                    write_integer(&mut end, "end", given)?;
+                    request.push_str("{\"kind\":\"list_range\"");
+                    write_integer(&mut request, "start", given)?;
+                    request.push_str(&end);
+                }
+                _ => {
+                    let message = "query parameters: expected path, or index, or start with or without end".to_owned();
+                    return Err(Refused { code: "invalid_request", message });
+                }
+            }
+            request.push('}');
+        }
+        Hot::ScanOf => {
+            write_segments(&mut request, "prefix", given.get("prefix"));
+            if let Some(after) = given.get("after") {
+                write_segments(&mut request, "after", Some(after));
+            }
+            write_integer(&mut request, "limit", given)?;
+        }
+        Hot::MapProofOf => write_segments(&mut request, "key", given.get("path")),
+        _ => write_segments(&mut request, "segments", given.get("path")),
+    }
+    request.push('}');
+    Ok(request)
+}
+
+/// Appends a member: the segments of a path in text form, whose validity the operation checks; none of the empty text.
+fn write_segments(out: &mut String, name: &str, path: Option<&str>) {
+    out.push_str(&format!(",\"{name}\":["));
+    for (index, segment) in
+        path.filter(|path| !path.is_empty()).into_iter().flat_map(|path| path.split('/')).enumerate()
+    {
+        if index > 0 {
+            out.push(',');
+        }
+        write_string(out, segment);
+    }
+    out.push(']');
+}
+
+/// Appends a member if the parameter was given.
+fn write_integer(out: &mut String, name: &str, given: &Parameters) -> Result<(), Refused> {
+    if let Some(number) = given.integer(name)? {
+        out.push_str(&format!(",\"{name}\":{number}"));
+    }
+    Ok(())
+}
