@@ -342,7 +342,7 @@ class OriginStore(ReadingStore):
         self, table: Table, prefix: bytes, after: bytes | None, limit: int
     ) -> list[tuple[bytes, bytes]]:
         self._require_open()
-        check_listing(prefix, limit)
+        check_listing(limit)
         return []
 
     # --- payloads -----------------------------------------------------------------------------------------------------

@@ -221,12 +221,12 @@ class Store(Protocol):
 
         Args:
             table: The table.
-            prefix: The prefix, not empty.
+            prefix: The prefix; empty for all rows.
             after: Only keys greater than this one, which need not exist; None starts at the first.
             limit: The maximum number of rows, at least 1.
 
         Raises:
-            InvalidInput: `prefix` is empty or `limit` is less than 1.
+            InvalidInput: `limit` is less than 1.
         """
 
     async def delete(self, table: Table, keys: Sequence[bytes]) -> None:
@@ -352,10 +352,8 @@ def check_range(start: int, end: int | None) -> None:
         raise InvalidInput(f"invalid byte range: start {start}, end {end}")
 
 
-def check_listing(prefix: bytes, limit: int) -> None:
-    """Raise `InvalidInput` if `Store.list_rows` does not allow these arguments."""
-    if not prefix:
-        raise InvalidInput("a listing needs a prefix of at least one byte")
+def check_listing(limit: int) -> None:
+    """Raise `InvalidInput` if `Store.list_rows` does not allow this limit."""
     if limit < 1:
         raise InvalidInput(f"the limit of a listing is at least 1, not {limit}")
 
@@ -369,7 +367,7 @@ def check_renewal(kind: Stored) -> None:
 def key_range(prefix: bytes, after: bytes | None) -> tuple[bytes, bytes | None]:
     """The keys that start with `prefix` and are greater than `after`, as (first, end).
 
-    The end is exclusive; None if the prefix consists of bytes ``ff`` and so has no end.
+    The end is exclusive; None if the prefix has no byte but ``ff`` and so no end.
     """
     first = prefix if after is None else max(prefix, after + b"\0")
     stem = prefix.rstrip(b"\xff")

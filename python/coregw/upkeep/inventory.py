@@ -150,14 +150,13 @@ class StoreInventory:
         return found
 
     def _listed(self, table: Table, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        for start in [prefix] if prefix else [bytes([byte]) for byte in range(256)]:  # a listing needs a prefix
-            after: bytes | None = None
-            while rows := self.call(
-                self.store.list_rows(table, start, after, _LISTED_AT_ONCE),
-                lambda rows: sum(len(key) + len(value) for key, value in rows),
-            ):
-                after = rows[-1][0]
-                yield from rows
+        after: bytes | None = None
+        while rows := self.call(
+            self.store.list_rows(table, prefix, after, _LISTED_AT_ONCE),
+            lambda rows: sum(len(key) + len(value) for key, value in rows),
+        ):
+            after = rows[-1][0]
+            yield from rows
 
     def payload_names(self) -> Iterator[bytes]:
         """See `Inventory.payload_names`; those of one moment, however often this is called."""

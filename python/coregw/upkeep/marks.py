@@ -228,8 +228,7 @@ async def all_items(collection: Collection, kind: Stored) -> AsyncIterator[list[
 
 async def all_records(store: Store) -> AsyncIterator[list[tuple[bytes, bytes]]]:
     """Iterate over all rows of `Table.RECORDS` in the order of their keys, at most 500 at a time."""
-    for first in range(256):
-        after: bytes | None = None
-        while rows := await store.list_rows(Table.RECORDS, bytes([first]), after, _ROWS_AT_ONCE):
-            yield rows
-            after = rows[-1][0]
+    after: bytes | None = None
+    while rows := await store.list_rows(Table.RECORDS, b"", after, _ROWS_AT_ONCE):
+        yield rows
+        after = rows[-1][0]

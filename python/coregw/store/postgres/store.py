@@ -269,7 +269,7 @@ class PostgresStore:
     async def list_rows(
         self, table: Table, prefix: bytes, after: bytes | None, limit: int
     ) -> list[tuple[bytes, bytes]]:
-        check_listing(prefix, limit)
+        check_listing(limit)
         self._database.require_open()
         first, end = key_range(prefix, after)
         where = "key >= $1 AND key < $3" if end is not None else "key >= $1 AND $3::bytea IS NULL"

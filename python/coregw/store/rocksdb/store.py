@@ -222,7 +222,7 @@ class RocksStore:
     async def list_rows(
         self, table: Table, prefix: bytes, after: bytes | None, limit: int
     ) -> list[tuple[bytes, bytes]]:
-        check_listing(prefix, limit)
+        check_listing(limit)
         family = _FAMILIES[table]
         start, end = key_range(prefix, after)
         epoch = self._reader.epoch

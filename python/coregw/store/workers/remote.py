@@ -203,7 +203,7 @@ class RemoteStore:
     async def list_rows(
         self, table: Table, prefix: bytes, after: bytes | None, limit: int
     ) -> list[tuple[bytes, bytes]]:
-        check_listing(prefix, limit)
+        check_listing(limit)
         rows: list[tuple[bytes, bytes]] = await self._call("list_rows", table, prefix, after, limit)
         return rows
 
