@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -30,6 +31,11 @@ os.environ["COREGW_RETRY_SECONDS"] = "0.5"
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Skip the modules that help the tests: they have no doctests, but each process of pytest would import them all."""
     return True if collection_path.suffix == ".py" and not collection_path.name.startswith("test_") else None
+
+
+def pytest_collection_finish() -> None:
+    """Exempt what is loaded from garbage collections: it stays to the end, and each would look through all of it."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
