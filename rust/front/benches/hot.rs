@@ -124,7 +124,8 @@ fn cpu_of(thread: &str) -> u64 {
 /// Serves on a thread of its own; returns the address and the thread.
 fn start(what: What, cache: Arc<PageCache>) -> (SocketAddr, String) {
     let (tell, told) = mpsc::channel();
-    thread::spawn(move || {
+    let named = thread::Builder::new().name(format!("{what:?}"));
+    let run = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async move {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -142,7 +143,8 @@ fn start(what: What, cache: Arc<PageCache>) -> (SocketAddr, String) {
                 }
             }
         });
-    });
+    };
+    named.spawn(run).expect("a thread");
     told.recv().expect("a server")
 }
 

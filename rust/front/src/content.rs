@@ -1,11 +1,15 @@
 //! What a URL names and never changes: the whole of it or a part, if the client does not have it (RFC 9110 sections 13, 14).
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH, IF_RANGE,
+    RANGE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use quick_cache::Weighter;
@@ -26,12 +30,13 @@ const CHUNK_BYTES: u64 = 1 << 20;
 const MAX_CHUNK_READS: usize = 16;
 
 /// The values of a field, joined with commas.
-pub(crate) fn field(headers: &HeaderMap, name: &str) -> Option<Bytes> {
+pub(crate) fn field<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Cow<'a, [u8]>> {
     let mut values = headers.get_all(name).iter();
-    let first = values.next()?;
-    let mut joined = Bytes::copy_from_slice(first.as_bytes());
+    let mut joined = Cow::Borrowed(values.next()?.as_bytes());
     for value in values {
-        joined = [&joined[..], b", ", value.as_bytes()].concat().into();
+        let all = joined.to_mut();
+        all.extend_from_slice(b", ");
+        all.extend_from_slice(value.as_bytes());
     }
     Some(joined)
 }
@@ -56,7 +61,7 @@ impl Content {
 /// # Errors
 /// `precondition_failed` if the client wants something else.
 pub(crate) fn unmet(headers: &HeaderMap, etag: &str, fields: &HeaderMap) -> Result<Option<Response<Answer>>, Problem> {
-    let (if_match, if_none_match) = (field(headers, "if-match"), field(headers, "if-none-match"));
+    let (if_match, if_none_match) = (field(headers, &IF_MATCH), field(headers, &IF_NONE_MATCH));
     if if_match.is_none() && if_none_match.is_none() {
         return Ok(None);
     }
@@ -149,9 +154,9 @@ impl Sender {
         if let Some(response) = unmet(headers, etag, &fields)? {
             return Ok(response);
         }
-        let selected = match field(headers, "range").filter(|_| !is_head) {
+        let selected = match field(headers, &RANGE).filter(|_| !is_head) {
             None => Selection::Whole,
-            range => select(range.as_deref(), field(headers, "if-range").as_deref(), etag.as_bytes(), size),
+            range => select(range.as_deref(), field(headers, &IF_RANGE).as_deref(), etag.as_bytes(), size),
         };
         let (status, range) = match selected {
             Selection::Whole => (StatusCode::OK, 0..size),
@@ -193,7 +198,7 @@ impl Sender {
             // After a failure, the connection is closed before the body is complete.
             let (frame, start) = match chunk {
                 Ok(bytes) => (Ok(Frame::data(bytes)), end),
-                Err(problem) => (Err(problem.message.into()), range.end),
+                Err(problem) => (Err(problem.logged.unwrap_or(problem.message).into()), range.end),
             };
             Some((frame, (driver, reads, name, start..range.end)))
         });

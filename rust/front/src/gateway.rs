@@ -2,14 +2,20 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Poll, ready};
 use std::time::Instant;
 
+use bytes::Bytes;
 use coregw_ops::ForEach;
+use futures_util::stream::poll_fn;
+use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Response};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Body, Frame};
 
 use crate::budget::{Arriving, Budget};
 use crate::content::Sender;
@@ -17,6 +23,7 @@ use crate::counts::{Counts, Event, Logged, RequestLog};
 use crate::driver::Driver;
 use crate::hot::{BodyLimits, HotRoutes};
 use crate::problem::{Codes, Problem};
+use crate::proxy::Error;
 use crate::routes::{self, Hot, Route};
 use crate::server::{Answer, Service};
 
@@ -91,19 +98,12 @@ impl<C: Service> Gateway<C> {
         if matches!(hot, Hot::VerifyResolve | Hot::VerifyRead) {
             headers.insert(VERIFICATION_ROLE, HeaderValue::from_static("diagnostic"));
         }
-        let (status, took) = (response.status().as_u16(), began.elapsed());
-        let size = self.size_of(&response);
+        let (status, took, size) = (response.status().as_u16(), began.elapsed(), size_of(&response));
         self.routes.counts.add(hot, head.method == Method::HEAD, status, took, size);
-        if self.log.has_access() { self.logged(response, &head, client, began) } else { response }
-    }
-
-    /// The size of the body of an answer, in bytes.
-    fn size_of(&self, response: &Response<Answer>) -> u64 {
-        use hyper::body::Body;
-        let declared = || response.headers().get(http::header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
-        match response.body() {
-            Answer::Whole(body) => body.size_hint().lower(),
-            Answer::Parts(_) => declared().unwrap_or(0),
+        if self.log.has_access() || matches!(response.body(), Answer::Parts(_)) {
+            self.logged(response, &head, client, began)
+        } else {
+            response
         }
     }
 
@@ -121,7 +121,7 @@ impl<C: Service> Gateway<C> {
         response
     }
 
-    /// Adds the id of a request to its answer, and logs the answer when it was sent.
+    /// Adds the id of a request to its answer, and logs the answer when it was sent, or why it was not.
     fn logged(
         &self,
         mut response: Response<Answer>,
@@ -131,30 +131,26 @@ impl<C: Service> Gateway<C> {
     ) -> Response<Answer> {
         let known = response.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok()).map(str::to_owned);
         let id = known.unwrap_or_else(|| self.ids.of(head));
-        if let Ok(value) = HeaderValue::from_str(&id) {
+        if let Some(value) = HeaderValue::from_str(&id).ok().filter(|_| self.log.has_access()) {
             response.headers_mut().insert(REQUEST_ID, value);
         }
-        let (status, bytes) = (response.status().as_u16(), self.size_of(&response));
-        let (is_whole, bytes) = match response.body() {
-            Answer::Whole(_) => (true, bytes),
-            Answer::Parts(_) => (false, 0),
-        };
-        let event = Event::Answered { status, bytes, took: began.elapsed() };
-        let line = line(head, client, id, event);
-        if is_whole {
+        let (status, bytes, took) = (response.status().as_u16(), size_of(&response), began.elapsed());
+        let line = line(head, client, id, Event::Answered { status, bytes, took });
+        if let Answer::Whole(_) = response.body() {
             self.log.add(line);
             return response;
         }
-        let mut sent = Sent { log: Arc::clone(&self.log), line: Some(line), began };
+        let mut sent = Sent { log: Arc::clone(&self.log), line, bytes: 0, began };
         response.map(|body| match body {
             Answer::Whole(body) => Answer::Whole(body),
-            Answer::Parts(body) => Answer::Parts(
-                body.map_frame(move |frame| {
-                    sent.count(frame.data_ref().map_or(0, |data| data.len() as u64));
-                    frame
-                })
-                .boxed_unsync(),
-            ),
+            Answer::Parts(mut body) => {
+                let frames = poll_fn(move |cx| {
+                    let frame = ready!(Pin::new(&mut body).poll_frame(cx));
+                    sent.note(frame.as_ref());
+                    Poll::Ready(frame)
+                });
+                Answer::Parts(StreamBody::new(frames).boxed_unsync())
+            }
         })
     }
 }
@@ -165,9 +161,19 @@ impl<C: Service> Service for Gateway<C> {
             None => self.cold.answer(request, client).await,
             Some(route) => {
                 let (head, body) = request.into_parts();
-                self.answer_hot(route, head, body, client.map(|client| client.ip())).await
+                // Boxed, since a connection has room for the future of a request also while it is idle.
+                Box::pin(self.answer_hot(route, head, body, client.map(|client| client.ip()))).await
             }
         }
+    }
+}
+
+/// The size of the body of an answer, in bytes.
+fn size_of(response: &Response<Answer>) -> u64 {
+    let declared = || response.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
+    match response.body() {
+        Answer::Whole(body) => body.size_hint().lower(),
+        Answer::Parts(_) => declared().unwrap_or(0),
     }
 }
 
@@ -179,25 +185,32 @@ fn line(head: &Parts, client: Option<IpAddr>, id: String, event: Event) -> Logge
 /// An answer that is being sent, which is logged at its end.
 struct Sent {
     log: Arc<RequestLog>,
-    line: Option<Logged>,
+    line: Logged,
+    bytes: u64,
     began: Instant,
 }
 
 impl Sent {
-    fn count(&mut self, more: u64) {
-        if let Some(Logged { event: Event::Answered { bytes, .. }, .. }) = &mut self.line {
-            *bytes += more;
+    /// Counts a part of the body, or logs why there is none.
+    fn note(&mut self, frame: Option<&Result<Frame<Bytes>, Error>>) {
+        match frame {
+            Some(Ok(frame)) => self.bytes += frame.data_ref().map_or(0, |data| data.len() as u64),
+            Some(Err(error)) => {
+                let event = Event::Failed(error.to_string());
+                self.log.add(Logged { event, ..self.line.clone() });
+            }
+            None => {}
         }
     }
 }
 
 impl Drop for Sent {
     fn drop(&mut self) {
-        if let Some(mut line) = self.line.take() {
-            if let Event::Answered { took, .. } = &mut line.event {
-                *took = self.began.elapsed();
-            }
-            self.log.add(line);
+        if let Event::Answered { bytes, took, .. } = &mut self.line.event {
+            (*bytes, *took) = (self.bytes, self.began.elapsed());
+        }
+        if self.log.has_access() {
+            self.log.add(self.line.clone());
         }
     }
 }

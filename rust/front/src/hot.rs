@@ -8,7 +8,7 @@ use blake2::{Blake2b, Digest as _};
 use bytes::Bytes;
 use coregw_core::{Cid, Digest, Kind, Page, RootCid, Suite};
 use coregw_ops::{BatchError, ForEach, MapProofForm, Operation};
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, VARY};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, VARY};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response};
 
@@ -110,10 +110,7 @@ impl HotRoutes {
         limit: usize,
     ) -> Result<(Bytes, Account), Problem> {
         Parameters::parse(query(head), &[])?;
-        check_json(
-            field(&head.headers, "content-type").as_deref(),
-            field(&head.headers, "content-encoding").as_deref(),
-        )?;
+        check_json(field(&head.headers, &CONTENT_TYPE).as_deref(), field(&head.headers, &CONTENT_ENCODING).as_deref())?;
         self.whole(body, client, limit).await
     }
 
@@ -297,7 +294,7 @@ impl HotRoutes {
 
     /// Which payloads are held, without renewing them.
     async fn has(&self, head: &Parts, body: Arriving, client: Option<IpAddr>) -> Result<Response<Answer>, Problem> {
-        let content_type = field(&head.headers, "content-type");
+        let content_type = field(&head.headers, &CONTENT_TYPE);
         if content_type.as_deref().is_some_and(is_json) {
             let (body, _account) = self.json(head, body, client, self.limits.json).await?;
             let cids = self.cids(body, coregw_ops::read_has_batch).await?;
@@ -311,7 +308,7 @@ impl HotRoutes {
             return Ok(typed(answer.into_bytes(), JSON));
         }
         Parameters::parse(query(head), &[])?;
-        check_payload(content_type.as_deref(), field(&head.headers, "content-encoding").as_deref())?;
+        check_payload(content_type.as_deref(), field(&head.headers, &CONTENT_ENCODING).as_deref())?;
         let (body, _account) = self.whole(body, client, self.limits.json).await?;
         let cids = self.cids(body, coregw_ops::read_cids).await?;
         let mut bits = vec![0_u8; cids.len().div_ceil(8)];
@@ -352,7 +349,7 @@ fn typed(body: Vec<u8>, media: HeaderValue) -> Response<Answer> {
 
 /// Whether Accept prefers bare bytes to JSON.
 fn prefers_octets(headers: &HeaderMap) -> bool {
-    let Some(accept) = field(headers, "accept") else { return false };
+    let Some(accept) = field(headers, &ACCEPT) else { return false };
     let offers: Option<Vec<MediaType>> = [JSON, OCTETS].iter().map(|each| MediaType::parse(each.as_bytes())).collect();
     offers.is_some_and(|offers| negotiate(&accept, &offers) == Some(1))
 }

@@ -54,7 +54,7 @@ impl Wanted {
     }
 }
 
-type Sender<T> = oneshot::Sender<Result<T, Failure>>;
+type ReplyTo<T> = oneshot::Sender<Result<T, Failure>>;
 
 /// What was requested. Dropped requests are not read.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ struct PageRequest {
     left: usize,
     /// Numbers of pages to read again.
     again: Vec<usize>,
-    reply: Sender<Vec<FoundPage>>,
+    reply: ReplyTo<Vec<FoundPage>>,
 }
 
 /// A page that is gathered or in flight.
@@ -101,9 +101,9 @@ struct Waiter {
 
 /// A request for something else than pages.
 enum Wish {
-    Roots { roots: Vec<RootCid>, lookahead: Vec<Lookahead>, reply: Sender<Vec<Option<bool>>> },
-    Payloads { names: Vec<Multihash>, reply: Sender<Vec<Option<HeldPayload>>> },
-    Sizes { names: Vec<Multihash>, reply: Sender<Vec<Option<u64>>> },
+    Roots { roots: Vec<RootCid>, lookahead: Vec<Lookahead>, reply: ReplyTo<Vec<Option<bool>>> },
+    Payloads { names: Vec<Multihash>, reply: ReplyTo<Vec<Option<HeldPayload>>> },
+    Sizes { names: Vec<Multihash>, reply: ReplyTo<Vec<Option<u64>>> },
 }
 
 impl Wish {
@@ -128,7 +128,7 @@ impl Wish {
 struct Chunk {
     name: Multihash,
     range: Range<u64>,
-    reply: Sender<Bytes>,
+    reply: ReplyTo<Bytes>,
 }
 
 /// What is read alone.

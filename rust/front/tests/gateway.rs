@@ -163,6 +163,8 @@ async fn a_payload_that_fails_on_the_way_is_not_taken_for_whole() {
     gateway.store.control().stored.failure = Some(Failure::Damaged("a chunk".to_owned()));
     gateway.store.permit(9);
     assert!(response.into_body().collect().await.is_err());
+    let lines = gateway.log.take();
+    assert!(matches!(&lines[..], [line] if matches!(&line.event, Event::Failed(what) if what == "a chunk")));
 }
 
 #[tokio::test]
