@@ -14,6 +14,7 @@ use bytes::Bytes;
 use coregw_core::{Arcs, Cid, Key, PageCache, RootCid, Snapshot, Suite};
 use coregw_front::budget::{Arriving, Budget, Capacity};
 use coregw_front::counts::RequestLog;
+use coregw_front::crowd::Shares;
 use coregw_front::driver::{Driver, DriverLimits};
 use coregw_front::framing::Limits;
 use coregw_front::gateway::{Gateway, GatewayParts};
@@ -57,7 +58,8 @@ fn rules() -> Rules {
         codes: Codes::new([("invalid_request", 400)]),
         limits: Limits { head_bytes: 16 << 10, fields: 100 },
         deadlines: Deadlines { head: LONG, idle: LONG, body: RATE, body_whole: LONG, read: RATE, drain: LONG },
-        connections: 1000,
+        shares: Shares { connections: 1000, per_address: 1000, unsent: 1 << 30 },
+        proxies: Arc::default(),
     }
 }
 

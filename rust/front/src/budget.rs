@@ -16,7 +16,7 @@ use bytes::{Bytes, BytesMut};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::Instant;
 
-use crate::guard::Shared;
+use crate::crowd::Member;
 use crate::pace::{Pace, Rate};
 use crate::peers::Proxies;
 use crate::problem::Problem;
@@ -55,13 +55,13 @@ pub struct Arriving<B = Incoming> {
     body: B,
     pace: Pace,
     whole: Duration,
-    connection: Arc<Shared>,
+    connection: Arc<Member>,
     is_awaited: bool,
 }
 
 impl<B> Arriving<B> {
     /// A body of a request on a connection, which has to arrive at a rate, and in `whole` in all.
-    pub fn new(body: B, rate: Rate, whole: Duration, connection: Arc<Shared>) -> Self {
+    pub fn new(body: B, rate: Rate, whole: Duration, connection: Arc<Member>) -> Self {
         Arriving { body, pace: Pace::new(rate), whole, connection, is_awaited: false }
     }
 
@@ -72,7 +72,7 @@ impl<B> Arriving<B> {
         }
         if self.is_awaited != since.is_some() {
             self.is_awaited = since.is_some();
-            self.connection.await_body(self.is_awaited);
+            self.connection.await_client(self.is_awaited);
         }
     }
 }

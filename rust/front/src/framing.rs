@@ -116,6 +116,8 @@ pub enum Part {
 pub struct Checked {
     /// How many of the bytes. The others are given again, with those that follow them, unless there is a fault.
     pub passing: usize,
+    /// Whether these are the last bytes of a request. What follows has not been checked.
+    pub is_complete: bool,
     /// Why nothing after these is read.
     pub fault: Option<Malformed>,
 }
@@ -143,17 +145,31 @@ pub struct Framing {
     blank: usize,
     has_begun: bool,
     requests: u64,
+    is_http_1_1: bool,
 }
 
 impl Framing {
     /// A connection of which nothing has been read.
     pub fn new(limits: Limits) -> Self {
-        Framing { state: State::Start, limits, searched: 0, blank: 0, has_begun: false, requests: 0 }
+        Framing {
+            state: State::Start,
+            limits,
+            searched: 0,
+            blank: 0,
+            has_begun: false,
+            requests: 0,
+            is_http_1_1: false,
+        }
     }
 
     /// How many heads have passed.
     pub fn requests(&self) -> u64 {
         self.requests
+    }
+
+    /// Whether the last head that has passed is of HTTP/1.1, not 1.0.
+    pub fn is_http_1_1(&self) -> bool {
+        self.is_http_1_1
     }
 
     /// In which part of a request the connection is, after what has been checked.
@@ -166,7 +182,7 @@ impl Framing {
         }
     }
 
-    /// Checks what has arrived: what did not pass before, and what follows it.
+    /// Checks what has arrived: what did not pass before, and what follows it, up to the end of a request.
     ///
     /// Not to be called again after a fault. O(bytes) over all calls, as line ends are searched for once; a head is
     /// parsed when it is complete.
@@ -177,10 +193,14 @@ impl Framing {
             match self.step(rest) {
                 Ok(0) if self.state != State::Opaque || rest.is_empty() => {
                     self.has_begun = !rest.is_empty();
-                    return Checked { passing, fault: None };
+                    return Checked { passing, is_complete: false, fault: None };
                 }
                 Ok(taken) => passing += taken,
-                Err(fault) => return Checked { passing, fault: Some(fault) },
+                Err(fault) => return Checked { passing, is_complete: false, fault: Some(fault) },
+            }
+            if self.state == State::Head && self.blank == 0 {
+                self.has_begun = passing < arrived.len();
+                return Checked { passing, is_complete: true, fault: None };
             }
         }
     }
@@ -240,7 +260,7 @@ impl Framing {
             return Err(Malformed::HeadTooLong(self.limits.head_bytes));
         }
         let Some(size) = found else { return Ok(0) };
-        self.state = parse(&rest[..size], self.limits.fields)?;
+        (self.state, self.is_http_1_1) = parse(&rest[..size], self.limits.fields)?;
         self.searched = 0;
         self.blank = 0;
         self.requests += 1;
@@ -320,8 +340,8 @@ fn line(rest: &[u8], limit: usize) -> Result<Option<&[u8]>, Option<Malformed>> {
     }
 }
 
-/// The state after a complete head.
-fn parse(head: &[u8], max_fields: usize) -> Result<State, Malformed> {
+/// The state after a complete head, and whether it is of HTTP/1.1.
+fn parse(head: &[u8], max_fields: usize) -> Result<(State, bool), Malformed> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut []);
     let max_fields = max_fields.min(MAX_FIELDS);
@@ -363,8 +383,8 @@ fn parse(head: &[u8], max_fields: usize) -> Result<State, Malformed> {
         return Err(Malformed::ContentLength);
     }
     match codings {
-        0 => Ok(state),
-        1 if is_http_1_1 && lengths == 0 => Ok(State::Size),
+        0 => Ok((state, is_http_1_1)),
+        1 if is_http_1_1 && lengths == 0 => Ok((State::Size, true)),
         _ => Err(Malformed::TransferEncoding),
     }
 }
@@ -383,6 +403,12 @@ fn check_authority(target: &str) -> Result<(), Malformed> {
 fn content_length(value: &[u8]) -> Option<u64> {
     let is_number = !value.is_empty() && value.len() <= MAX_LENGTH_DIGITS && value.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(value).ok().filter(|_| is_number)?.parse().ok()
+}
+
+/// Whether all characters may stand in a host.
+#[cfg(all(unix, feature = "server"))]
+pub(crate) fn is_host(text: &[u8]) -> bool {
+    text.iter().copied().all(is_of_host)
 }
 
 /// Whether a host may have this character (RFC 3986 section 3.2).

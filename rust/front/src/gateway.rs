@@ -172,7 +172,7 @@ impl<C: Service> Service for Gateway<C> {
 fn size_of(response: &Response<Answer>) -> u64 {
     let declared = || response.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
     match response.body() {
-        Answer::Whole(body) => body.size_hint().lower(),
+        Answer::Whole(body) => body.len() as u64,
         Answer::Parts(_) => declared().unwrap_or(0),
     }
 }

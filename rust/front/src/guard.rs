@@ -1,28 +1,40 @@
 //! The bytes of a connection, with what an HTTP library leaves open: strict framing, and deadlines for the client.
 //!
 //! A [`Guarded`] stands between a socket (or TLS) and hyper. Bytes that a client sends pass once [`Framing`] has seen
-//! that they mean one thing; after a fault, hyper reads a request of its own making ([`REFUSED`]), which the service
-//! answers with the fault, so that answers stay in the order of their requests. Each wait for the client has a deadline;
-//! time in which the gateway does not read or write is not counted.
+//! that they mean one thing, and over HTTP/1 only when the requests before them are answered; after a fault, hyper reads a
+//! request of its own making ([`REFUSED`]), which the service answers with the fault, so that answers stay in the order of
+//! their requests. Each wait for the client has a deadline; time in which the gateway does not read or write is not counted.
+//!
+//! Over HTTP/1, hyper reads while a request is being answered, to learn whether its client has gone. A client that has
+//! closed its sending side alone still gets the answer, so hyper does not learn of that; but the client is sent an interim
+//! response (RFC 9110 section 15.2.1), which the system of one that has gone answers with a reset.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::Instant;
+use tokio_rustls::server::TlsStream;
 
-use crate::framing::{Framing, Limits, Malformed, Part};
+use crate::crowd::{Ending, Member};
+use crate::framing::{Framing, Limits, Part};
 use crate::pace::{Pace, Rate, Timer};
 
 /// The head that stands for what could not be understood; it is the last that is read.
 pub const REFUSED: &[u8] = b"GET / HTTP/1.1\r\nhost: refused\r\nconnection: close\r\n\r\n";
+/// What a client that has closed its sending side is sent.
+pub const PROBE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 const READ_BYTES: usize = 4 << 10;
 const DRAIN_BYTES: usize = 8 << 10;
+/// When a client that has closed its sending side is probed; then, how often the system is asked whether it has gone.
+const FIRST_LOOK: Duration = Duration::from_millis(100);
+const NEXT_LOOK: Duration = Duration::from_secs(1);
 
 /// How long a client may take.
 #[derive(Debug, Clone, Copy)]
@@ -41,124 +53,123 @@ pub struct Deadlines {
     pub drain: Duration,
 }
 
-/// What the two sides of a connection, its bytes and its requests, know of each other.
-#[derive(Debug)]
-pub struct Shared {
-    opened: Instant,
-    open: AtomicUsize,
-    begun: AtomicU64,
-    /// Bodies that wait for the client.
-    awaited: AtomicUsize,
-    /// When the client was last active, in milliseconds after `opened`.
-    active: AtomicU64,
-    fault: OnceLock<(u64, Malformed)>,
+/// A connection as the system knows it.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// Whether the client is known to have reset it.
+    fn is_reset(&self) -> bool;
+
+    /// Lets it end with a reset when it is closed, so that the client sees that, and the system frees what is unread.
+    fn reset_when_closed(&self);
 }
 
-impl Default for Shared {
-    fn default() -> Self {
-        let (open, begun, awaited, active) = Default::default();
-        Shared { opened: Instant::now(), open, begun, awaited, active, fault: OnceLock::new() }
-    }
-}
-
-impl Shared {
-    /// Notes that a request begins. The connection is not idle until the value is dropped.
-    pub fn begin(self: &Arc<Self>) -> Open {
-        self.open.fetch_add(1, Ordering::AcqRel);
-        Open(Arc::clone(self))
+impl Stream for TcpStream {
+    fn is_reset(&self) -> bool {
+        !matches!(self.take_error(), Ok(None))
     }
 
-    /// The number of a request whose head the reader has read, counted from 1. Once a request.
-    pub fn next_request(&self) -> u64 {
-        self.begun.fetch_add(1, Ordering::AcqRel) + 1
-    }
-
-    /// Why the request with this number, counted from 1, cannot be understood, or what follows it cannot.
-    pub fn fault(&self, request: u64) -> Option<Malformed> {
-        self.fault.get().filter(|(number, _)| *number <= request).map(|(_, fault)| *fault)
-    }
-
-    /// Notes that a body begins to wait for the client, or ends to.
-    pub(crate) fn await_body(&self, is_awaited: bool) {
-        if is_awaited {
-            self.awaited.fetch_add(1, Ordering::AcqRel);
-        } else {
-            self.awaited.fetch_sub(1, Ordering::AcqRel);
-        }
-    }
-
-    /// Notes that the client was active then.
-    pub(crate) fn touch(&self, at: Instant) {
-        let millis = at.saturating_duration_since(self.opened).as_millis() as u64;
-        self.active.fetch_max(millis, Ordering::AcqRel);
-    }
-
-    fn is_idle(&self) -> bool {
-        self.open.load(Ordering::Acquire) == 0
+    fn reset_when_closed(&self) {
+        let _ = self.set_zero_linger(); // it is closed anyway
     }
 }
 
-/// A request that is not answered completely.
-#[derive(Debug)]
-pub struct Open(Arc<Shared>);
+impl Stream for UnixStream {
+    fn is_reset(&self) -> bool {
+        !matches!(self.take_error(), Ok(None))
+    }
 
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::AcqRel);
+    fn reset_when_closed(&self) {}
+}
+
+impl<S: Stream> Stream for TlsStream<S> {
+    fn is_reset(&self) -> bool {
+        self.get_ref().0.is_reset()
+    }
+
+    fn reset_when_closed(&self) {
+        self.get_ref().0.reset_when_closed();
     }
 }
 
 /// A connection whose client is held to framing and deadlines.
 #[derive(Debug)]
-pub struct Guarded<S> {
+pub struct Guarded<S: Stream> {
     stream: S,
-    shared: Arc<Shared>,
+    member: Arc<Member>,
     deadlines: Deadlines,
     framing: Framing,
     /// What has arrived and was not given to the reader, of which the first `passing` bytes may pass.
     held: Vec<u8>,
     passing: usize,
+    /// Whether the rest of `held` has not been checked.
+    is_unchecked: bool,
     /// What is read after a fault.
     rest: Option<&'static [u8]>,
     timer: Timer,
     /// Since when which part of which request is awaited, or the end of the connection.
     awaited: Option<(Instant, Part, u64)>,
     writing: Pace,
+    is_flushed: bool,
+    /// Whether the client has closed its sending side, and when it is looked at next whether it has gone.
+    has_ended: bool,
+    next_look: Option<Instant>,
+    is_probed: bool,
     is_closed: bool,
 }
 
-impl<S> Guarded<S> {
+impl<S: Stream> Guarded<S> {
     /// Guards a connection that has just been opened.
-    pub fn new(stream: S, limits: Limits, deadlines: Deadlines) -> Self {
+    pub fn new(stream: S, member: Arc<Member>, limits: Limits, deadlines: Deadlines) -> Self {
         Guarded {
             stream,
-            shared: Arc::default(),
+            member,
             deadlines,
             framing: Framing::new(limits),
             held: Vec::new(),
             passing: 0,
+            is_unchecked: false,
             rest: None,
             timer: Timer::default(),
             awaited: None,
             writing: Pace::new(deadlines.read),
+            is_flushed: true,
+            has_ended: false,
+            next_look: None,
+            is_probed: false,
             is_closed: false,
         }
     }
 
-    /// What the requests of the connection share with it.
-    pub fn shared(&self) -> Arc<Shared> {
-        Arc::clone(&self.shared)
+    /// Whether a request of HTTP/1 has arrived completely and is not answered: the next one waits for it.
+    fn is_busy(&self) -> bool {
+        let is_complete = matches!(self.framing.part(), Part::Idle | Part::Head);
+        let is_refused = is_complete && self.rest.is_some_and(<[u8]>::is_empty);
+        is_complete && self.framing.requests() + u64::from(is_refused) > self.member.progress().1
     }
 
     /// Ready when the client has taken too long over what is awaited.
     fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let (part, number) = (self.framing.part(), self.framing.requests());
+        let deadlines = &self.deadlines;
         let patience = match (part, number) {
-            // The client waits for an answer, or the reader of a body for the client.
-            (Part::Body, _) => None,
-            (Part::Idle | Part::Http2, 1..) if !self.shared.is_idle() => None,
-            (Part::Idle, 0) | (Part::Head, _) => Some(self.deadlines.head),
-            (Part::Idle | Part::Http2, _) => Some(self.deadlines.idle),
+            _ if self.writing.behind_since().is_some() => None, // until the client has read, which has a deadline
+            (Part::Body, _) => None,                            // whoever reads the body has one
+            (Part::Http2, _) => {
+                let is_new = self.member.progress().0 == 0;
+                let patience = if is_new { deadlines.head } else { deadlines.idle };
+                // Nothing that a client sends without a request, or before one is complete, extends it.
+                return match self.member.is_idle() {
+                    true => self.timer.poll(cx, self.member.active() + patience),
+                    false => Poll::Pending,
+                };
+            }
+            (Part::Idle, 1..) => {
+                // Most answers end without another look at the reader, so the timer is set before.
+                let since = if self.is_busy() { Instant::now() } else { self.member.active() };
+                self.awaited = None;
+                return self.timer.poll(cx, since + deadlines.idle);
+            }
+            (Part::Head, _) if self.is_busy() => None,
+            (Part::Idle | Part::Head, _) => Some(deadlines.head),
         };
         let Some(patience) = patience else {
             self.awaited = None;
@@ -178,23 +189,56 @@ impl<S> Guarded<S> {
         if let Some(fault) = checked.fault {
             let is_body = self.framing.part() == Part::Body;
             let request = self.framing.requests() + u64::from(!is_body);
-            let _ = self.shared.fault.set((request, fault)); // the first: nothing is read after it
+            self.member.set_fault(request, fault); // the only one: nothing is read after it
             self.rest = Some(if is_body { b"" } else { REFUSED });
         }
+        if self.framing.part() == Part::Http2 {
+            self.member.set_http2();
+        }
+        self.is_unchecked = checked.fault.is_none() && checked.is_complete && checked.passing < arrived.len();
         checked.passing
     }
-}
 
-impl<S: AsyncRead + Unpin> Guarded<S> {
     /// Reads what has not been checked, into `held`.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let start = self.held.len();
-        self.held.resize(start + READ_BYTES, 0);
-        let mut space = ReadBuf::new(&mut self.held[start..]);
-        let polled = Pin::new(&mut self.stream).poll_read(cx, &mut space);
-        let read = space.filled().len();
-        self.held.truncate(start + read);
-        polled.map_ok(|()| read)
+        let mut bytes = [MaybeUninit::uninit(); READ_BYTES];
+        let mut space = ReadBuf::uninit(&mut bytes);
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut space))?;
+        self.held.extend_from_slice(space.filled());
+        Poll::Ready(Ok(space.filled().len()))
+    }
+
+    /// Reads ahead while a request is being answered. It is ready only when the client has gone.
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.has_ended {
+            if self.held.len() >= READ_BYTES {
+                return Poll::Pending; // it wants more answers
+            }
+            let read = ready!(self.poll_fill(cx))?;
+            self.has_ended = read == 0;
+            self.is_unchecked |= read > 0;
+        }
+        let mut look = self.next_look.unwrap_or_else(|| Instant::now() + FIRST_LOOK);
+        loop {
+            self.next_look = Some(look);
+            ready!(self.timer.poll(cx, look));
+            if self.is_probed {
+                if self.stream.is_reset() {
+                    return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+                }
+            } else {
+                if !self.is_flushed || self.member.is_answering() || !self.framing.is_http_1_1() {
+                    return Poll::Pending; // where a response has begun, writing it shows whether the client has gone
+                }
+                let written = ready!(Pin::new(&mut self.stream).poll_write(cx, PROBE))?;
+                if written < PROBE.len() {
+                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                }
+                let _ = Pin::new(&mut self.stream).poll_flush(cx)?;
+                self.is_probed = true;
+            }
+            look = Instant::now() + NEXT_LOOK;
+        }
     }
 
     /// Passes on what may pass. Ready without bytes when nothing follows.
@@ -204,13 +248,24 @@ impl<S: AsyncRead + Unpin> Guarded<S> {
                 let size = self.passing.min(buf.remaining());
                 buf.put_slice(&self.held[..size]);
                 self.held.drain(..size);
+                if self.held.is_empty() {
+                    self.held = Vec::new(); // most connections are idle
+                }
                 self.passing -= size;
                 return Poll::Ready(Ok(()));
+            }
+            if self.is_busy() {
+                let gone = self.poll_gone(cx);
+                self.member.set_held_back(!self.held.is_empty() || self.has_ended || self.rest.is_some());
+                return gone;
             }
             if let Some(rest) = &mut self.rest {
                 let (now, later) = rest.split_at(rest.len().min(buf.remaining()));
                 buf.put_slice(now);
                 *rest = later;
+                return Poll::Ready(Ok(()));
+            }
+            if self.has_ended && !self.is_unchecked {
                 return Poll::Ready(Ok(()));
             }
             if self.held.is_empty() {
@@ -229,8 +284,7 @@ impl<S: AsyncRead + Unpin> Guarded<S> {
                     return Poll::Ready(Ok(()));
                 }
             } else {
-                let read = ready!(self.poll_fill(cx))?;
-                if read == 0 {
+                if !self.is_unchecked && ready!(self.poll_fill(cx))? == 0 {
                     return Poll::Ready(Ok(())); // in the middle of a head
                 }
                 let held = std::mem::take(&mut self.held);
@@ -241,7 +295,7 @@ impl<S: AsyncRead + Unpin> Guarded<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
+impl<S: Stream> AsyncRead for Guarded<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.is_closed {
@@ -250,33 +304,37 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
         if this.poll_passing(cx, buf)?.is_ready() {
             return Poll::Ready(Ok(()));
         }
+        if this.has_ended {
+            return Poll::Pending; // until the answer is complete
+        }
         ready!(this.poll_overdue(cx));
         this.is_closed = true;
         Poll::Ready(Ok(())) // as if the client had closed it: nothing is owed to it
     }
 }
 
-impl<S: AsyncWrite + Unpin> Guarded<S> {
+impl<S: Stream> Guarded<S> {
     /// Fails when the client has taken too long over reading.
     fn wrote(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        match polled {
-            Poll::Ready(Ok(bytes)) => {
+        if let Poll::Ready(done) = polled {
+            if let Ok(bytes) = done {
                 self.writing.move_on(bytes);
-                Poll::Ready(Ok(bytes))
+                self.member.set_unread(false);
             }
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Pending => {
-                ready!(self.writing.poll(cx, Duration::MAX));
-                self.is_closed = true;
-                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
-            }
+            return Poll::Ready(done);
         }
+        self.member.set_unread(true);
+        ready!(self.writing.poll(cx, Duration::MAX));
+        self.is_closed = true;
+        self.member.end(Ending::SlowReader);
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
+impl<S: Stream> AsyncWrite for Guarded<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        this.is_flushed = false;
         let polled = Pin::new(&mut this.stream).poll_write(cx, bytes);
         this.wrote(cx, polled)
     }
@@ -287,6 +345,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        this.is_flushed = false;
         let polled = Pin::new(&mut this.stream).poll_write_vectored(cx, parts);
         this.wrote(cx, polled)
     }
@@ -299,7 +358,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
         let this = self.get_mut();
         let polled = Pin::new(&mut this.stream).poll_flush(cx).map_ok(|()| 0);
         ready!(this.wrote(cx, polled))?;
-        if this.shared.is_idle() {
+        this.is_flushed = true;
+        if this.member.is_idle() {
             this.writing.restart(); // within answers, what was read counts, however often they are flushed
         }
         Poll::Ready(Ok(()))
@@ -309,13 +369,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
     /// bytes unread, the client's system could drop the answer.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
+        let polled = Pin::new(&mut this.stream).poll_shutdown(cx).map_ok(|()| 0);
+        ready!(this.wrote(cx, polled))?;
         if !std::mem::replace(&mut this.is_closed, true) {
             this.awaited = None;
         }
-        let mut bytes = [0; DRAIN_BYTES];
+        let mut bytes = [MaybeUninit::uninit(); DRAIN_BYTES];
         loop {
-            let mut space = ReadBuf::new(&mut bytes);
+            let mut space = ReadBuf::uninit(&mut bytes);
             match Pin::new(&mut this.stream).poll_read(cx, &mut space) {
                 Poll::Ready(Ok(())) if !space.filled().is_empty() => {}
                 Poll::Ready(_) => return Poll::Ready(Ok(())),
@@ -324,5 +385,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
         }
         let (since, ..) = *this.awaited.get_or_insert_with(|| (Instant::now(), Part::Idle, 0));
         this.timer.poll(cx, since + this.deadlines.drain).map(Ok)
+    }
+}
+
+impl<S: Stream> Drop for Guarded<S> {
+    fn drop(&mut self) {
+        if self.member.is_ended() {
+            self.stream.reset_when_closed();
+        }
     }
 }

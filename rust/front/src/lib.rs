@@ -12,11 +12,11 @@
 //! A value is the bytes of a field; if a request has several lines of it, they are joined with commas (RFC 9110 section
 //! 5.3). Malformed values are no errors: each function says what they stand for. All work is linear in the value's length.
 //!
-//! With the feature `server`, on Unix: `listen` has sockets, `guard` the bytes of a connection, `pace` how slow a client may
-//! be, `peers` whom a share per address concerns, `budget` the bodies of requests, `server` the connections of hyper, `tls`
-//! their encryption, `proxy` the requests that another server answers, and `problem` how failures are told. `gateway` is the
-//! service: `hot` has the answers of hot routes, `driver` their operations, `reads` and `batch` what these ask the store, and
-//! `counts` what is counted and logged.
+//! With the feature `server`, on Unix: `listen` has sockets, `crowd` the connections that are open, `guard` the bytes of one,
+//! `pace` how slow a client may be, `peers` whom a share per address concerns, `budget` the bodies of requests, `server` the
+//! connections of hyper, `tls` their encryption, `proxy` the requests that another server answers, and `problem` how failures
+//! are told. `gateway` is the service: `hot` has the answers of hot routes, `driver` their operations, `reads` and `batch`
+//! what these ask the store, and `counts` what is counted and logged.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "server")]
@@ -29,11 +29,13 @@ mod content;
 #[cfg(feature = "server")]
 pub mod counts;
 #[cfg(all(unix, feature = "server"))]
+pub mod crowd;
+#[cfg(all(unix, feature = "server"))]
 pub mod driver;
 pub mod framing;
 #[cfg(all(unix, feature = "server"))]
 pub mod gateway;
-#[cfg(feature = "server")]
+#[cfg(all(unix, feature = "server"))]
 pub mod guard;
 #[cfg(all(unix, feature = "server"))]
 pub mod hot;
@@ -41,9 +43,9 @@ pub mod hot;
 pub mod listen;
 pub mod media;
 pub mod origins;
-#[cfg(feature = "server")]
+#[cfg(all(unix, feature = "server"))]
 pub mod pace;
-#[cfg(feature = "server")]
+#[cfg(all(unix, feature = "server"))]
 pub mod peers;
 #[cfg(feature = "server")]
 pub mod problem;
@@ -52,6 +54,8 @@ pub mod proxy;
 #[cfg(feature = "server")]
 pub mod reads;
 pub mod requests;
+#[cfg(all(unix, feature = "server"))]
+mod responses;
 pub mod routes;
 #[cfg(all(unix, feature = "server"))]
 pub mod server;

@@ -1,22 +1,38 @@
 //! Requests that another server answers, over a Unix socket of this machine.
+//!
+//! A connection to it is polled by the request that uses it, so it ends when that is dropped: the server sees that the client
+//! has gone. A body is read as the server takes it. A response may begin while the client still sends; one that ends before
+//! it is complete is an error.
 
+use std::fmt;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName};
-use http::{Request, Response, Version};
-use hyper::body::{Body, Incoming};
-use hyper::client::conn::http1::{self, SendRequest};
+use http::{HeaderValue, Request, Response, Version};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::time::Instant;
 
+use crate::budget::{Arriving, Broken};
+use crate::problem::Problem;
+use crate::responses::Answer;
+
 /// Unused connections that are kept.
 const MAX_IDLE: usize = 64;
-/// Fields that concern one connection only (RFC 9110 section 7.6.1).
-const HOP_BY_HOP: [HeaderName; 7] = [
+/// Fields that concern one connection only (RFC 9110 section 7.6.1), and Expect, which the front meets itself.
+const HOP_BY_HOP: [HeaderName; 8] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
@@ -24,99 +40,302 @@ const HOP_BY_HOP: [HeaderName; 7] = [
     header::TRAILER,
     header::TRANSFER_ENCODING,
     header::UPGRADE,
+    header::EXPECT,
+];
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// What clients say of themselves, and the server would believe of the front.
+const FORWARDED: [HeaderName; 6] = [
+    FORWARDED_FOR,
+    header::FORWARDED,
+    HeaderName::from_static("x-real-ip"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-forwarded-proto"),
+    HeaderName::from_static("x-forwarded-port"),
 ];
 
 /// Why a body or a connection ended early.
 pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// A server behind a Unix socket, with the connections to it.
-pub struct Upstream<B> {
+pub struct Upstream {
     path: PathBuf,
-    idle: Mutex<Vec<Idle<B>>>,
+    idle: Mutex<Vec<Idle>>,
     max_idle: Duration,
 }
 
-struct Idle<B> {
-    sender: SendRequest<B>,
+struct Idle {
+    link: Link,
     since: Instant,
 }
 
-impl<B> Upstream<B>
-where
-    B: Body + Send + Unpin + 'static,
-    B::Data: Send,
-    B::Error: Into<Error>,
-{
+/// Why there is no response.
+#[derive(Debug)]
+pub enum Failure {
+    /// The server cannot be reached, or has ended the connection.
+    Server(Error),
+    /// The body of the request is not complete.
+    Body(Broken),
+}
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Server(_) => Problem::unavailable("the gateway cannot answer at the moment; retry later"),
+            Failure::Body(broken) => Problem::bad_request(&broken.to_string()),
+        }
+    }
+}
+
+impl Upstream {
     /// A server at `path`, which closes connections that are idle for more than `max_idle`; they are left before.
     pub fn new(path: PathBuf, max_idle: Duration) -> Arc<Self> {
         Arc::new(Upstream { path, idle: Mutex::default(), max_idle })
     }
 
-    /// Sends a request on, and returns the response once its head has arrived.
+    /// Sends a request of a client on, and returns the response once its head has arrived.
     ///
-    /// The request has a target in origin form, and a Host. Fields that concern one connection only are left out of both.
+    /// The request has a target in origin form, and a Host. Fields that concern one connection only are left out of both,
+    /// and the server learns of the client's address from the front alone.
     ///
     /// # Errors
     ///
-    /// If the server cannot be reached, ends the connection without a response, or the body fails.
-    pub async fn send(self: &Arc<Self>, mut request: Request<B>) -> Result<Response<Incoming>, Error> {
-        *request.version_mut() = Version::HTTP_11;
-        leave_out_hop_by_hop(request.headers_mut());
+    /// If the server cannot be reached, ends the connection without a response, or the body is not complete.
+    pub async fn send(
+        self: &Arc<Self>,
+        request: Request<Arriving>,
+        client: Option<SocketAddr>,
+    ) -> Result<Response<Answer>, Failure> {
+        let (mut head, body) = request.into_parts();
+        head.version = Version::HTTP_11;
+        leave_out_hop_by_hop(&mut head.headers);
+        for name in &FORWARDED {
+            head.headers.remove(name);
+        }
+        if let Some(client) = client
+            && let Ok(address) = HeaderValue::from_str(&client.ip().to_canonical().to_string())
+        {
+            head.headers.insert(FORWARDED_FOR, address);
+        }
+        // hyper frames the body by what it knows of it, not by what the client says.
+        head.headers.remove(header::CONTENT_LENGTH);
+        if let Some(length) = body.size_hint().exact()
+            && !(body.is_end_stream() && length == 0)
+        {
+            head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        let broken = Arc::new(Mutex::new(None));
+        let mut request = Request::from_parts(head, Sent { body, broken: Arc::clone(&broken) });
+        let failed = |error: Error| {
+            let broken = broken.lock().unwrap_or_else(PoisonError::into_inner).take();
+            broken.map_or(Failure::Server(error), Failure::Body)
+        };
         loop {
-            let (mut sender, is_new) = match self.take() {
-                Some(sender) => (sender, false),
-                None => (self.connect().await?, true),
+            let (mut link, is_new) = match self.take() {
+                Some(link) => (link, false),
+                None => (self.connect().await.map_err(|error| failed(error.into()))?, true),
             };
-            match sender.try_send_request(request).await {
-                Ok(mut response) => {
-                    self.give_back(sender);
-                    leave_out_hop_by_hop(response.headers_mut());
-                    return Ok(response);
-                }
-                Err(mut error) => match error.take_message() {
-                    // The server has closed the connection before it could have read the request.
-                    Some(unsent) if !is_new => request = unsent,
-                    _ => return Err(error.into_error().into()),
-                },
+            match link.send(request).await {
+                Ok(response) => return Ok(self.answer(response, link)),
+                // The server has closed the connection before it could have read the request.
+                Err((Some(unsent), _)) if !is_new => request = unsent,
+                Err((_, error)) => return Err(failed(error)),
             }
         }
     }
 
-    async fn connect(&self) -> io::Result<SendRequest<B>> {
+    fn answer(self: &Arc<Self>, response: Response<Incoming>, link: Link) -> Response<Answer> {
+        let (mut head, body) = response.into_parts();
+        leave_out_hop_by_hop(&mut head.headers);
+        if body.is_end_stream() {
+            self.give_back(link);
+            return Response::from_parts(head, Answer::Whole(Bytes::new()));
+        }
+        let passing = Passing { body, link: Some(link), upstream: Arc::clone(self) };
+        Response::from_parts(head, Answer::Parts(passing.boxed_unsync()))
+    }
+
+    async fn connect(&self) -> io::Result<Link> {
         let stream = UnixStream::connect(&self.path).await?;
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-        tokio::spawn(async move {
-            let _ = connection.await; // who has sent a request on it learns how it ends
-        });
-        Ok(sender)
+        let (sender, connection) = http1::handshake(TokioIo::new(Pipe(stream))).await.map_err(io::Error::other)?;
+        Ok(Link { sender, connection: Box::pin(connection) })
     }
 
     /// A connection that can be used again: the one that was used last, as the others are closed for being idle.
-    fn take(&self) -> Option<SendRequest<B>> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some(last) = idle.pop() {
-            if last.since.elapsed() < self.max_idle {
-                if last.sender.is_ready() {
-                    return Some(last.sender);
+    fn take(&self) -> Option<Link> {
+        loop {
+            let mut last = {
+                let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+                let last = idle.pop()?;
+                if last.since.elapsed() >= self.max_idle {
+                    idle.clear(); // those before it are older
+                    return None;
                 }
-            } else {
-                idle.clear();
+                last.link
+            };
+            if last.is_usable() {
+                return Some(last);
             }
         }
-        None
     }
 
-    /// Keeps a connection, once its response has been read.
-    fn give_back(self: &Arc<Self>, mut sender: SendRequest<B>) {
-        let upstream = Arc::clone(self);
-        tokio::spawn(async move {
-            if sender.ready().await.is_ok() {
-                let mut idle = upstream.idle.lock().unwrap_or_else(PoisonError::into_inner);
-                if idle.len() < MAX_IDLE {
-                    idle.push(Idle { sender, since: Instant::now() });
-                }
+    /// Keeps a connection whose response has been read, if the server has taken the whole request as well.
+    fn give_back(&self, mut link: Link) {
+        if link.is_usable() {
+            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            if idle.len() < MAX_IDLE {
+                idle.push(Idle { link, since: Instant::now() });
             }
+        }
+    }
+}
+
+/// A connection to the server, which moves when it is polled.
+struct Link {
+    sender: SendRequest<Sent>,
+    connection: Pin<Box<Connection<TokioIo<Pipe>, Sent>>>,
+}
+
+type Unsent = (Option<Request<Sent>>, Error);
+
+impl Link {
+    /// Sends a request, and returns the response once its head has arrived; or an error, with the request if nothing of
+    /// it was sent.
+    async fn send(&mut self, request: Request<Sent>) -> Result<Response<Incoming>, Unsent> {
+        let mut sending = Box::pin(self.sender.try_send_request(request));
+        let mut is_over = false;
+        let connection = &mut self.connection;
+        let found = poll_fn(|cx| {
+            // How the connection ends, the request learns.
+            is_over = is_over || connection.as_mut().poll(cx).is_ready();
+            sending.as_mut().poll(cx)
         });
+        found.await.map_err(|mut error| (error.take_message(), error.into_error().into()))
+    }
+
+    /// Whether it is open, and nothing is in progress.
+    fn is_usable(&mut self) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        self.connection.as_mut().poll(&mut cx).is_pending() && self.sender.is_ready()
+    }
+}
+
+/// The body of a request. What breaks it is kept for the answer.
+struct Sent {
+    body: Arriving,
+    broken: Arc<Mutex<Option<Broken>>>,
+}
+
+impl Body for Sent {
+    type Data = Bytes;
+    type Error = Stopped;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Stopped>>> {
+        loop {
+            return Poll::Ready(match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) if frame.is_trailers() => continue, // they mean nothing there
+                Some(Ok(frame)) => Some(Ok(frame)),
+                Some(Err(broken)) => {
+                    *self.broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(broken);
+                    Some(Err(Stopped))
+                }
+                None => None,
+            });
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A request is not sent on, as its body is not complete.
+#[derive(Debug)]
+struct Stopped;
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the request body is not complete")
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+/// The body of a response, with the connection that it comes from.
+struct Passing {
+    body: Incoming,
+    link: Option<Link>,
+    upstream: Arc<Upstream>,
+}
+
+impl Body for Passing {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let this = &mut *self;
+        // The first poll of the body asks the connection for more, which then is polled for it.
+        let mut found = Pin::new(&mut this.body).poll_frame(cx);
+        if found.is_pending()
+            && let Some(link) = &mut this.link
+        {
+            let _ = link.connection.as_mut().poll(cx); // how it ends, the body says
+            found = Pin::new(&mut this.body).poll_frame(cx);
+        }
+        let found = ready!(found);
+        if found.is_none()
+            && let Some(link) = this.link.take()
+        {
+            this.upstream.give_back(link);
+        }
+        Poll::Ready(found.map(|frame| frame.map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        false // until the connection was given back
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A socket on which a server that reads no more can still be heard: what it has answered before is read.
+struct Pipe(UnixStream);
+
+impl AsyncRead for Pipe {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Pipe {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(ready!(Pin::new(&mut self.0).poll_write(cx, bytes)).unwrap_or(bytes.len())))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let all = || parts.iter().map(|part| part.len()).sum();
+        Poll::Ready(Ok(ready!(Pin::new(&mut self.0).poll_write_vectored(cx, parts)).unwrap_or_else(|_| all())))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }
 

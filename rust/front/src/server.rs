@@ -1,38 +1,39 @@
 //! Connections by hyper: HTTP/1.1 and HTTP/2 on the sockets that are given, until the server is to stop.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::FutureExt;
+use http::request::Parts;
 use http::uri::Uri;
-use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::Full;
-use http_body_util::combinators::UnsyncBoxBody;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
-use tokio::io::{AsyncRead, AsyncWrite};
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream, UnixListener};
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use crate::budget::Arriving;
-use crate::framing::Limits;
-use crate::guard::{Deadlines, Guarded, Open, Shared};
+use crate::crowd::{Crowd, Figures, Member, Shares};
+use crate::framing::{Limits, Malformed, is_host};
+use crate::guard::{Deadlines, Guarded, Stream};
 use crate::origins::{Origins, Refusal, Source};
+use crate::peers::Proxies;
 use crate::problem::{Codes, Problem};
-use crate::proxy::Error;
+use crate::responses::{Held, Streams};
 use crate::tls::Tls;
+
+pub use crate::responses::Answer;
 
 /// HTTP/2: what a client may have open at once, and the octets that it may send before it is told to go on.
 const MAX_STREAMS: u32 = 100;
@@ -42,32 +43,28 @@ const CONNECTION_WINDOW: u32 = 1 << 20;
 const MAX_PENDING_RESETS: usize = 20;
 /// How long to wait when the system has no descriptor for a connection.
 const EXHAUSTED: Duration = Duration::from_millis(50);
-
-/// The body of an answer.
-#[derive(Debug)]
-pub enum Answer {
-    /// All of it.
-    Whole(Full<Bytes>),
-    /// Parts that arrive while it is sent.
-    Parts(UnsyncBoxBody<Bytes, Error>),
-}
-
-impl From<Bytes> for Answer {
-    fn from(body: Bytes) -> Self {
-        Answer::Whole(Full::new(body))
-    }
-}
+/// Bytes that the system takes of a response before a part of it is on its way: what a slow client reads is seen in parts
+/// of half of it, and what a stalled one costs is bounded.
+const UNSENT_BYTES: u32 = 128 << 10;
 
 /// Answers requests. Each is polled on the thread of its connection, so none may block.
 pub trait Service: Send + Sync + 'static {
     /// Answers a request whose Host, Origin and framing are in order. A panic is a 500.
     ///
-    /// Whoever reads the body waits for the client only as long as its pace allows.
+    /// Whoever reads the body waits for the client only as long as its pace allows. The future is dropped when the client
+    /// has gone.
     fn answer(
         &self,
         request: Request<Arriving>,
         client: Option<SocketAddr>,
     ) -> impl Future<Output = Response<Answer>> + Send;
+
+    /// Completes the answer to a request that the server has refused. There is no head if it was not understood, or after a
+    /// panic.
+    fn refused(&self, answer: Response<Answer>, head: Option<&Parts>, client: Option<SocketAddr>) -> Response<Answer> {
+        let _ = (head, client);
+        answer
+    }
 }
 
 /// What a server holds its clients to.
@@ -81,8 +78,10 @@ pub struct Rules {
     pub limits: Limits,
     /// Waiting for clients.
     pub deadlines: Deadlines,
-    /// Connections at once.
-    pub connections: usize,
+    /// What all connections share.
+    pub shares: Shares,
+    /// The addresses that many clients share.
+    pub proxies: Arc<Proxies>,
 }
 
 /// A socket that listens.
@@ -99,14 +98,24 @@ pub enum Listener {
 pub struct Server<S> {
     service: S,
     rules: Rules,
-    places: Arc<Semaphore>,
+    crowd: Arc<Crowd>,
 }
 
 impl<S: Service> Server<S> {
     /// A server without sockets.
     pub fn new(service: S, rules: Rules) -> Arc<Self> {
-        let places = Arc::new(Semaphore::new(rules.connections));
-        Arc::new(Server { service, rules, places })
+        let crowd = Crowd::new(rules.shares, Arc::clone(&rules.proxies));
+        Arc::new(Server { service, rules, crowd })
+    }
+
+    /// What answers the requests.
+    pub fn service(&self) -> &S {
+        &self.service
+    }
+
+    /// The figures of now. O(connections).
+    pub fn figures(&self) -> Figures {
+        self.crowd.figures()
     }
 
     /// Accepts connections until `stop` is ready; then closes idle ones, and waits for the others at most for `patience`.
@@ -140,103 +149,144 @@ impl<S: Service> Server<S> {
                 }
             };
             if accepted.is_err_and(|error| !is_of_client(&error)) {
+                self.crowd.count_exhausted();
                 sleep(EXHAUSTED).await;
             }
         }
     }
 
     /// Serves a connection in a task of its own, if there is a place for it; otherwise closes it.
-    fn open<T>(
+    fn open<T: Stream>(
         self: &Arc<Self>,
         opening: impl Future<Output = io::Result<T>> + Send + 'static,
         client: Option<SocketAddr>,
         graceful: &GracefulShutdown,
-    ) where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return };
+    ) {
+        let Some(place) = self.crowd.enter(client.map(|address| address.ip())) else { return };
         let (server, watcher) = (Arc::clone(self), graceful.watcher());
         tokio::spawn(async move {
-            let Ok(stream) = opening.await else { return };
-            let guarded = Guarded::new(stream, server.rules.limits, server.rules.deadlines);
-            let shared = guarded.shared();
-            let builder = builder(&server.rules);
-            let service = service_fn(move |request| {
-                let (server, shared) = (Arc::clone(&server), Arc::clone(&shared));
-                async move { Ok::<_, Infallible>(server.respond(request, client, &shared).await) }
-            });
-            let connection = builder.serve_connection(TokioIo::new(guarded), service);
-            let _ = watcher.watch(connection.into_owned()).await; // the client has gone, or was told what is wrong
-            drop(place);
+            let member = place.member();
+            let serving = async {
+                let Ok(stream) = opening.await else { return };
+                let connection = server.connection(stream, client, member);
+                let _ = watcher.watch(connection).await; // the client has gone, or was told what is wrong
+            };
+            let mut serving = pin!(serving);
+            poll_fn(|cx| match member.poll_ended(cx) {
+                Poll::Ready(()) => Poll::Ready(()),
+                Poll::Pending => serving.as_mut().poll(cx),
+            })
+            .await;
         });
+    }
+
+    /// A connection of hyper, which answers requests while it is polled.
+    fn connection<T: Stream>(
+        self: &Arc<Self>,
+        stream: T,
+        client: Option<SocketAddr>,
+        member: &Arc<Member>,
+    ) -> impl hyper_util::server::graceful::GracefulConnection + Send + 'static {
+        let rules = &self.rules;
+        let guarded = Guarded::new(stream, Arc::clone(member), rules.limits, rules.deadlines);
+        let builder = builder(rules, Streams::new(Arc::clone(member), rules.deadlines.read));
+        let (server, member) = (Arc::clone(self), Arc::clone(member));
+        let service = service_fn(move |request| {
+            let (server, member) = (Arc::clone(&server), Arc::clone(&member));
+            async move { Ok::<_, Infallible>(server.respond(request, client, &member).await) }
+        });
+        builder.serve_connection(TokioIo::new(guarded), service).into_owned()
     }
 
     async fn respond(
         &self,
         request: Request<Incoming>,
         client: Option<SocketAddr>,
-        shared: &Arc<Shared>,
+        member: &Arc<Member>,
     ) -> Response<Held> {
-        let open = shared.begin();
-        let number = shared.next_request();
-        let response = match self.admit(request, number, shared) {
-            Err(problem) => self.refuse(&problem),
-            Ok(request) => {
+        let mut open = member.begin();
+        let number = member.next_request();
+        let is_head = request.method() == Method::HEAD;
+        let (head, body) = request.into_parts();
+        let response = match self.admit(head, number, member) {
+            Err(refused) => self.refuse(&refused.0, refused.1.as_ref(), client),
+            Ok(head) => {
                 let deadlines = &self.rules.deadlines;
-                let request =
-                    request.map(|body| Arriving::new(body, deadlines.body, deadlines.body_whole, Arc::clone(shared)));
-                let answered = AssertUnwindSafe(self.service.answer(request, client)).catch_unwind().await;
-                let answer = answered.unwrap_or_else(|_| self.refuse(&Problem::internal()));
+                let body = Arriving::new(body, deadlines.body, deadlines.body_whole, Arc::clone(member));
+                let answer = self.service.answer(Request::from_parts(head, body), client);
+                let answered = AssertUnwindSafe(answer).catch_unwind().await;
+                let answer = answered.unwrap_or_else(|_| self.refuse(&Problem::internal(), None, client));
                 // What the body turned out to be says more than what the service made of it.
-                match shared.fault(number) {
-                    Some(fault) if answer.status().is_server_error() => self.refuse(&Problem::malformed(fault)),
+                match member.fault(number) {
+                    Some(fault) if answer.status().is_client_error() || answer.status().is_server_error() => {
+                        self.refuse(&Problem::malformed(fault), None, client)
+                    }
                     _ => answer,
                 }
             }
         };
-        response.map(|body| Held { body, _open: open })
+        open.answer();
+        Held::response(response, is_head, open)
     }
 
-    fn refuse(&self, problem: &Problem) -> Response<Answer> {
+    fn refuse(&self, problem: &Problem, head: Option<&Parts>, client: Option<SocketAddr>) -> Response<Answer> {
         let mut response = problem.response(&self.rules.codes).map(Answer::from);
         response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        response
+        self.service.refused(response, head, client)
     }
 
     /// Checks what concerns every request, and gives it a Host and a target in origin form.
-    fn admit(
-        &self,
-        mut request: Request<Incoming>,
-        number: u64,
-        shared: &Shared,
-    ) -> Result<Request<Incoming>, Problem> {
-        if let Some(fault) = shared.fault(number) {
-            return Err(Problem::malformed(fault));
+    fn admit(&self, mut head: Parts, number: u64, member: &Member) -> Result<Parts, Box<(Problem, Option<Parts>)>> {
+        if let Some(fault) = member.fault(number) {
+            return Err(Box::new((Problem::malformed(fault), None)));
         }
-        if let Some(authority) = request.uri().authority() {
-            let host =
-                HeaderValue::from_str(authority.as_str()).map_err(|_| Problem::bad_request("invalid authority"))?;
-            request.headers_mut().insert(header::HOST, host);
-            let target = request.uri().path_and_query().map_or("/", |each| each.as_str());
-            *request.uri_mut() = target.parse::<Uri>().map_err(|_| Problem::bad_request("invalid request target"))?;
+        if head.version == Version::HTTP_2
+            && let Err(fault) = check_head(&head)
+        {
+            return Err(Box::new((Problem::malformed(fault), None)));
         }
-        let headers = request.headers();
-        let value = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
+        if let Some(authority) = head.uri.authority() {
+            let host = HeaderValue::from_str(authority.as_str());
+            let target = head.uri.path_and_query().map_or("/", |each| each.as_str()).parse::<Uri>();
+            let (Ok(host), Ok(target)) = (host, target) else {
+                return Err(Box::new((Problem::malformed(Malformed::Authority), None)));
+            };
+            head.headers.insert(header::HOST, host);
+            head.uri = target;
+        }
+        let value = |name: &str| head.headers.get(name).map(HeaderValue::as_bytes);
         let source = Source {
-            method: request.method().as_str().as_bytes(),
+            method: head.method.as_str().as_bytes(),
             host: value("host"),
             origin: value("origin"),
             site: value("sec-fetch-site"),
         };
         match self.rules.origins.refusal(&source) {
-            None => Ok(request),
-            Some(refusal) => Err(Problem::refused(&refusal)),
+            None => Ok(head),
+            Some(refusal) => Err(Box::new((Problem::refused(&refusal), Some(head)))),
         }
     }
 }
 
+/// Checks of a head of HTTP/2 what [`crate::framing`] checks of others: it names one host, and is no CONNECT.
+fn check_head(head: &Parts) -> Result<(), Malformed> {
+    if head.method == Method::CONNECT {
+        return Err(Malformed::Connect);
+    }
+    let hosts = head.headers.get_all(header::HOST);
+    match head.uri.authority() {
+        Some(authority) if authority.as_str().contains('@') || !is_host(authority.as_str().as_bytes()) => {
+            Err(Malformed::Authority)
+        }
+        Some(_) => Ok(()),
+        None if hosts.iter().count() != 1 => Err(Malformed::Hosts(hosts.iter().count())),
+        None if !hosts.iter().all(|host| is_host(host.as_bytes())) => Err(Malformed::Host),
+        None => Ok(()),
+    }
+}
+
 impl Problem {
-    fn malformed(fault: crate::framing::Malformed) -> Self {
+    fn malformed(fault: Malformed) -> Self {
         let status = StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::BAD_REQUEST);
         Problem { malformed: Some(status), ..Problem::new("invalid_request", fault.to_string()) }
     }
@@ -263,50 +313,22 @@ impl Problem {
     }
 }
 
-/// A body whose request is open until it is sent or dropped.
-struct Held {
-    body: Answer,
-    _open: Open,
-}
-
-impl Body for Held {
-    type Data = Bytes;
-    type Error = Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        match &mut self.body {
-            Answer::Whole(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
-            Answer::Parts(body) => Pin::new(body).poll_frame(cx),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match &self.body {
-            Answer::Whole(body) => body.is_end_stream(),
-            Answer::Parts(body) => body.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.body {
-            Answer::Whole(body) => body.size_hint(),
-            Answer::Parts(body) => body.size_hint(),
-        }
-    }
-}
-
 /// A connection whose first write is sent at once: it is the whole head.
 fn prompt(stream: TcpStream) -> TcpStream {
-    let _ = stream.set_nodelay(true); // it only is slower without
+    // It only is slower, or holds more, without.
+    let _ = stream.set_nodelay(true);
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES);
     stream
 }
 
-fn builder(rules: &Rules) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    // Half-closed clients are answered. Heads have been checked and limited: hyper's own limits only have to be wider.
+fn builder(rules: &Rules, streams: Streams) -> auto::Builder<Streams> {
+    let mut builder = auto::Builder::new(streams);
+    // Half-closed clients are answered, as the guard tells hyper of a client that has gone only. Heads have been checked
+    // and limited: hyper's own limits only have to be wider.
     builder
         .http1()
-        .half_close(true)
+        .half_close(false)
         .max_headers(rules.limits.fields)
         .max_buf_size(2 * rules.limits.head_bytes.max(32 << 10));
     builder

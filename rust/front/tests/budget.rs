@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use coregw_front::budget::{Account, Arriving, Budget, Capacity, SMALL_BYTES, read_whole};
-use coregw_front::guard::Shared;
+use coregw_front::crowd::Member;
 use coregw_front::pace::Rate;
 use coregw_front::peers::{LOOPBACK, Proxies};
 use coregw_front::problem::Problem;
@@ -124,7 +124,7 @@ async fn a_body_may_neither_stall_nor_trickle_nor_take_too_long() {
 #[tokio::test(start_paused = true)]
 async fn only_time_in_which_a_reader_waits_counts() {
     let (sender, receiver) = unbounded_channel();
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(Member::default());
     let mut body = Arriving::new(Sent(receiver, None), RATE, WHOLE, shared);
     for _ in 0..100 {
         sleep(Duration::from_secs(60)).await;

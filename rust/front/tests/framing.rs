@@ -11,10 +11,15 @@ fn run(pieces: &[&[u8]]) -> (Vec<u8>, u64, Part, Option<Malformed>) {
     let (mut passed, mut held) = (Vec::new(), Vec::new());
     for piece in pieces {
         held.extend_from_slice(piece);
-        let checked = framing.check(&held);
-        passed.extend(held.drain(..checked.passing));
-        if checked.fault.is_some() {
-            return (passed, framing.requests(), Part::Idle, checked.fault); // no part of a request
+        loop {
+            let checked = framing.check(&held);
+            passed.extend(held.drain(..checked.passing));
+            if checked.fault.is_some() {
+                return (passed, framing.requests(), Part::Idle, checked.fault); // no part of a request
+            }
+            if !checked.is_complete || held.is_empty() {
+                break;
+            }
         }
     }
     (passed, framing.requests(), framing.part(), None)

@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use coregw_front::budget::Arriving;
+use coregw_front::crowd::Shares;
 use coregw_front::framing::Limits;
 use coregw_front::guard::Deadlines;
 use coregw_front::origins::Origins;
 use coregw_front::pace::Rate;
-use coregw_front::problem::Codes;
+use coregw_front::peers::{LOOPBACK, Proxies};
+use coregw_front::problem::{Codes, Problem};
 use coregw_front::proxy::Upstream;
 use coregw_front::server::{Answer, Listener, Rules, Server, Service};
 use coregw_front::tls::Tls;
@@ -29,7 +31,7 @@ const SOON: Duration = Duration::from_secs(30);
 const RATE: Rate = Rate { bytes_per_second: 1000, grace: SOON, pause: SOON };
 
 /// Answers with what it has understood; `/cold/…` goes to another server.
-struct Echo(Option<Arc<Upstream<Arriving>>>);
+struct Echo(Option<Arc<Upstream>>);
 
 fn text(status: StatusCode, text: String) -> Response<Answer> {
     let mut response = Response::new(Answer::from(Bytes::from(text)));
@@ -38,12 +40,16 @@ fn text(status: StatusCode, text: String) -> Response<Answer> {
 }
 
 impl Service for Echo {
-    async fn answer(&self, request: Request<Arriving>, _client: Option<SocketAddr>) -> Response<Answer> {
+    async fn answer(&self, request: Request<Arriving>, client: Option<SocketAddr>) -> Response<Answer> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         if let Some(upstream) = self.0.as_ref().filter(|_| path.starts_with("/cold")) {
-            return match upstream.send(request).await {
-                Ok(response) => response.map(|body| Answer::Parts(body.map_err(Into::into).boxed_unsync())),
-                Err(_) => text(StatusCode::BAD_GATEWAY, String::new()),
+            return match upstream.send(request, client).await {
+                Ok(response) => response,
+                Err(failure) => {
+                    let problem = Problem::from(failure);
+                    let codes = Codes::new([("unavailable", 503), ("invalid_request", 400)]);
+                    problem.response(&codes).map(Answer::from)
+                }
             };
         }
         if path == "/panic" {
@@ -76,7 +82,8 @@ async fn start_with(upstream: Option<PathBuf>, listen: impl FnOnce(TcpListener) 
         codes: Codes::new([("invalid_request", 400), ("misdirected_request", 421), ("forbidden_origin", 403)]),
         limits: Limits { head_bytes: 16 << 10, fields: 100 },
         deadlines: Deadlines { head: SOON, idle: SOON, body: RATE, body_whole: SOON, read: RATE, drain: 5 * second },
-        connections: 10,
+        shares: Shares { connections: 10, per_address: 10, unsent: 1 << 30 },
+        proxies: Arc::new(Proxies::new(LOOPBACK).expect("networks")),
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -96,7 +103,8 @@ async fn exchange(running: &Running, sent: &[u8]) -> String {
     let _ = connection.write_all(sent).await; // it may be refused while it is sent
     let _ = connection.shutdown().await;
     let mut received = Vec::new();
-    tokio::time::timeout(SOON, connection.read_to_end(&mut received)).await.expect("an end").expect("no reset");
+    let ended = tokio::time::timeout(SOON, connection.read_to_end(&mut received)).await;
+    ended.unwrap_or_else(|_| panic!("no end of {:?}", String::from_utf8_lossy(sent))).expect("no reset");
     String::from_utf8_lossy(&received).into_owned()
 }
 

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use coregw_core::PageCache;
 use coregw_front::budget::{Arriving, Budget, Capacity};
 use coregw_front::counts::{Counts, RequestLog};
+use coregw_front::crowd::Shares;
 use coregw_front::driver::{Driver, DriverLimits};
 use coregw_front::framing::Limits;
 use coregw_front::gateway::{Gateway, GatewayParts};
@@ -183,7 +184,8 @@ pub async fn start(stored: Stored, options: Options) -> Running {
         codes: codes.clone(),
         limits: Limits { head_bytes: 16 << 10, fields: 100 },
         deadlines: Deadlines { head: SOON, idle: SOON, body: RATE, body_whole: SOON, read: RATE, drain: SOON },
-        connections: 1000,
+        shares: Shares { connections: 1000, per_address: 1000, unsent: 1 << 30 },
+        proxies: Arc::default(),
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");

@@ -1,0 +1,535 @@
+//! The open connections: what each holds, and which has to go when there are too many of them, or too much is unread.
+//!
+//! Connections are limited in all and for each address. A connection counts as idle while it waits for its client, also
+//! within a request: for the rest of a head or body that arrives too slowly, and for a response to be read. The one that
+//! has been idle for longest makes room for a new one; one whose request is being worked on never does.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::task::AtomicWaker;
+use tokio::time::Instant;
+
+use crate::framing::Malformed;
+use crate::peers::Proxies;
+
+/// After this time idle connections are looked for again, when there was none, or too much was unread.
+const BUSY_MILLIS: u64 = 50;
+/// A client that has read nothing for this long is stalled.
+const STALLED_MILLIS: u64 = 500;
+/// Requests that a client may give up in a row, before they are answered: each costs more than it costs the client.
+const MAX_GIVEN_UP: usize = 200;
+
+/// What all connections share.
+#[derive(Debug, Clone, Copy)]
+pub struct Shares {
+    /// Connections at once.
+    pub connections: usize,
+    /// Those of one address.
+    pub per_address: usize,
+    /// Bytes of responses in memory that clients have not read.
+    pub unsent: usize,
+}
+
+/// Why the server ends a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Ending {
+    /// Others need the room.
+    NoRoom = 1,
+    /// Memory is short, and the client reads nothing.
+    UnreadResponses,
+    /// The client reads too slowly.
+    SlowReader,
+    /// The client gives up one request after the other.
+    Flood,
+    /// A response cannot be completed. The client has to see that.
+    Broken,
+}
+
+const ENDINGS: usize = 6;
+
+/// Figures of a server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Connections that are open.
+    pub connections: usize,
+    /// Requests that are not answered completely.
+    pub requests: usize,
+    /// Bytes of responses that clients have not read.
+    pub unsent_bytes: usize,
+    /// Connections that were closed to make room, or not taken.
+    pub no_room: u64,
+    /// Connections whose clients read nothing when memory was short.
+    pub unread_responses: u64,
+    /// Connections and streams whose clients read too slowly.
+    pub slow_reader: u64,
+    /// Connections whose clients gave up one request after the other.
+    pub floods: u64,
+    /// How often the system had no descriptor or memory for a connection.
+    pub exhausted: u64,
+}
+
+/// The open connections of a server.
+#[derive(Debug)]
+pub struct Crowd {
+    shares: Shares,
+    proxies: Arc<Proxies>,
+    epoch: Instant,
+    state: Mutex<State>,
+    unsent: AtomicUsize,
+    relieved: AtomicU64,
+    endings: [AtomicU64; ENDINGS],
+    exhausted: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    members: HashMap<u64, Arc<Member>>,
+    by_address: HashMap<IpAddr, Vec<u64>>,
+    entered: u64,
+    /// Those that were idle when it was filled, the longest idle one last: since when, and which.
+    idle: Vec<(u64, u64)>,
+    filled: u64,
+    next_fill: u64,
+}
+
+impl Crowd {
+    /// A server without connections. No share per address applies to `proxies`.
+    pub fn new(shares: Shares, proxies: Arc<Proxies>) -> Arc<Self> {
+        Arc::new(Crowd {
+            shares,
+            proxies,
+            epoch: Instant::now(),
+            state: Mutex::default(),
+            unsent: AtomicUsize::new(0),
+            relieved: AtomicU64::new(0),
+            endings: Default::default(),
+            exhausted: AtomicU64::new(0),
+        })
+    }
+
+    /// Takes a new connection, and ends the longest idle one if there are too many. None if no other is idle.
+    ///
+    /// Amortised O(log connections), or O(connections of the address) if it has its share.
+    pub fn enter(self: &Arc<Self>, client: Option<IpAddr>) -> Option<Place> {
+        let address = client.and_then(|client| self.proxies.key_of(client));
+        let mut state = self.lock();
+        let of_address = address.and_then(|address| state.by_address.get(&address));
+        let oldest = match of_address {
+            Some(ids) if ids.len() >= self.shares.per_address => Some(state.longest_idle_of(ids)),
+            _ if state.members.len() >= self.shares.connections => Some(state.longest_idle(self.now())),
+            _ => None,
+        };
+        if let Some(oldest) = oldest {
+            let Some(oldest) = oldest else {
+                self.count(Ending::NoRoom);
+                return None;
+            };
+            if let Some(member) = state.leave(oldest) {
+                member.end(Ending::NoRoom);
+            }
+        }
+        state.entered += 1;
+        let id = state.entered;
+        let member = Arc::new(Member::new(Arc::clone(self), address));
+        state.members.insert(id, Arc::clone(&member));
+        if let Some(address) = address {
+            state.by_address.entry(address).or_default().push(id);
+        }
+        Some(Place { member, id })
+    }
+
+    /// The figures of now. O(connections).
+    pub fn figures(&self) -> Figures {
+        let state = self.lock();
+        let ended = |ending: Ending| self.endings[ending as usize].load(Ordering::Relaxed);
+        Figures {
+            connections: state.members.len(),
+            requests: state.members.values().map(|member| member.open.load(Ordering::Relaxed)).sum(),
+            unsent_bytes: self.unsent.load(Ordering::Relaxed),
+            no_room: ended(Ending::NoRoom),
+            unread_responses: ended(Ending::UnreadResponses),
+            slow_reader: ended(Ending::SlowReader),
+            floods: ended(Ending::Flood),
+            exhausted: self.exhausted.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Notes that the system had nothing left for a connection.
+    pub(crate) fn count_exhausted(&self) {
+        self.exhausted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count(&self, ending: Ending) {
+        self.endings[ending as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Milliseconds since the server began.
+    fn now(&self) -> u64 {
+        self.millis(Instant::now())
+    }
+
+    fn millis(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.epoch).as_millis() as u64
+    }
+
+    /// Ends connections until no more is unread than may be: those first whose clients have read nothing for longest. A
+    /// client that is not stalled yet is left, unless half as much again is unread; the newest has had no time.
+    fn relieve(&self, newest: &Arc<Member>) {
+        let (now, limit) = (self.now(), self.shares.unsent);
+        let is_hard = self.unsent.load(Ordering::Relaxed) > limit + limit / 2;
+        if !is_hard && now < self.relieved.load(Ordering::Relaxed) + BUSY_MILLIS {
+            return;
+        }
+        self.relieved.store(now, Ordering::Relaxed);
+        let state = self.lock();
+        let mut readers: Vec<_> = (state.members.values())
+            .filter(|member| member.unsent.load(Ordering::Relaxed) > 0)
+            .map(|member| (member.read_at.load(Ordering::Relaxed), member))
+            .collect();
+        readers.sort_unstable_by_key(|(read_at, _)| *read_at);
+        for (read_at, member) in readers {
+            let is_stalled = now.saturating_sub(read_at) >= STALLED_MILLIS;
+            if self.unsent.load(Ordering::Relaxed) <= if is_stalled { limit } else { limit + limit / 2 } {
+                return;
+            }
+            if !Arc::ptr_eq(member, newest) {
+                member.end(Ending::UnreadResponses);
+                // What it holds is as good as free: nobody else has to go for it.
+                self.unsent.fetch_sub(member.unsent.swap(0, Ordering::AcqRel), Ordering::AcqRel);
+            }
+        }
+    }
+}
+
+impl State {
+    fn leave(&mut self, id: u64) -> Option<Arc<Member>> {
+        let member = self.members.remove(&id)?;
+        if let Some(address) = member.address
+            && let Some(ids) = self.by_address.get_mut(&address)
+        {
+            ids.retain(|each| *each != id);
+            if ids.is_empty() {
+                self.by_address.remove(&address);
+            }
+        }
+        Some(member)
+    }
+
+    fn longest_idle_of(&self, ids: &[u64]) -> Option<u64> {
+        let idle = ids.iter().filter_map(|id| Some((self.members.get(id)?.idle_since()?, *id)));
+        idle.min().map(|(_, id)| id)
+    }
+
+    /// The connection that has been idle for longest.
+    ///
+    /// Those that were idle when `idle` was filled, and are so since the same time, have been idle for longer than all
+    /// others; so the list is filled again only when it is used up.
+    fn longest_idle(&mut self, now: u64) -> Option<u64> {
+        let found = self.pop_idle();
+        if found.is_some() || now < self.next_fill {
+            return found;
+        }
+        let idle = self.members.iter().filter_map(|(id, member)| Some((member.idle_since()?, *id)));
+        self.idle = idle.collect();
+        self.idle.sort_unstable_by(|one, other| other.cmp(one));
+        self.filled = now;
+        let found = self.pop_idle();
+        if found.is_none() {
+            self.next_fill = now + BUSY_MILLIS;
+        }
+        found
+    }
+
+    fn pop_idle(&mut self) -> Option<u64> {
+        while let Some((since, id)) = self.idle.pop() {
+            if self.members.get(&id).and_then(|member| member.idle_since()) == Some(since) {
+                return Some(id);
+            }
+        }
+        None
+    }
+}
+
+/// The place of a connection, which it leaves when this is dropped.
+#[derive(Debug)]
+pub struct Place {
+    member: Arc<Member>,
+    id: u64,
+}
+
+impl Place {
+    /// The connection.
+    pub fn member(&self) -> &Arc<Member> {
+        &self.member
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.member.crowd.lock().leave(self.id);
+    }
+}
+
+/// What the two sides of a connection, its bytes and its requests, know of each other. Times are milliseconds of its crowd.
+#[derive(Debug)]
+pub struct Member {
+    crowd: Arc<Crowd>,
+    address: Option<IpAddr>,
+    is_http2: AtomicBool,
+    /// Requests that are not answered completely; those that have begun; those that ended.
+    open: AtomicUsize,
+    begun: AtomicU64,
+    done: AtomicU64,
+    /// Bodies, and responses of HTTP/2, that wait for the client.
+    awaited: AtomicUsize,
+    /// Whether what is written waits for the client.
+    is_unread: AtomicBool,
+    /// Whether the next request has arrived, or the end, and is read when the last one is answered.
+    is_held_back: AtomicBool,
+    /// Whether the response of the last request has begun.
+    is_answering: AtomicBool,
+    /// When the client was last active: opened the connection, sent as fast as it has to, read, or was answered.
+    active: AtomicU64,
+    /// What the client has not read, and when it last read.
+    unsent: AtomicUsize,
+    read_at: AtomicU64,
+    /// Requests that were given up, less those that were answered.
+    given_up: AtomicUsize,
+    /// Why it is to end, once it is.
+    ending: AtomicU8,
+    waker: AtomicWaker,
+    fault: OnceLock<(u64, Malformed)>,
+}
+
+impl Member {
+    fn new(crowd: Arc<Crowd>, address: Option<IpAddr>) -> Self {
+        let now = crowd.now();
+        Member {
+            crowd,
+            address,
+            is_http2: AtomicBool::new(false),
+            open: AtomicUsize::new(0),
+            begun: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            awaited: AtomicUsize::new(0),
+            is_unread: AtomicBool::new(false),
+            is_held_back: AtomicBool::new(false),
+            is_answering: AtomicBool::new(false),
+            active: AtomicU64::new(now),
+            unsent: AtomicUsize::new(0),
+            read_at: AtomicU64::new(now),
+            given_up: AtomicUsize::new(0),
+            ending: AtomicU8::new(0),
+            waker: AtomicWaker::new(),
+            fault: OnceLock::new(),
+        }
+    }
+
+    /// Notes that a request begins. The connection is not idle until the value is dropped.
+    pub fn begin(self: &Arc<Self>) -> Open {
+        self.open.fetch_add(1, Ordering::AcqRel);
+        self.is_answering.store(false, Ordering::Release);
+        Open { member: Arc::clone(self), is_answered: false }
+    }
+
+    /// The number of a request whose head has been read, counted from 1. Once a request.
+    pub fn next_request(&self) -> u64 {
+        self.begun.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Why the request with this number, counted from 1, cannot be understood, or what follows it cannot.
+    pub fn fault(&self, request: u64) -> Option<Malformed> {
+        self.fault.get().filter(|(number, _)| *number <= request).map(|(_, fault)| *fault)
+    }
+
+    /// Notes why nothing is read from the request with this number on.
+    pub(crate) fn set_fault(&self, request: u64, fault: Malformed) {
+        let _ = self.fault.set((request, fault)); // the first stays
+    }
+
+    /// Since when it has waited for its client, in milliseconds; None if the client waits for it.
+    pub fn idle_since(&self) -> Option<u64> {
+        let open = self.open.load(Ordering::Acquire);
+        let is_idle = self.awaited.load(Ordering::Acquire) >= open || self.is_unread.load(Ordering::Acquire);
+        is_idle.then(|| self.active.load(Ordering::Acquire))
+    }
+
+    /// Whether no request is open.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.open.load(Ordering::Acquire) == 0
+    }
+
+    /// How many requests have begun, and how many have ended.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        (self.begun.load(Ordering::Acquire), self.done.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn is_answering(&self) -> bool {
+        self.is_answering.load(Ordering::Acquire)
+    }
+
+    /// Notes whether something is read when the last request is answered.
+    pub(crate) fn set_held_back(&self, is_held_back: bool) {
+        self.is_held_back.store(is_held_back, Ordering::Release);
+    }
+
+    /// Notes that it speaks HTTP/2.
+    pub(crate) fn set_http2(&self) {
+        self.is_http2.store(true, Ordering::Release);
+    }
+
+    /// Notes that a body or response begins to wait for the client, or ends to.
+    pub(crate) fn await_client(&self, is_awaited: bool) {
+        if is_awaited {
+            self.awaited.fetch_add(1, Ordering::AcqRel);
+        } else {
+            self.awaited.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Notes that the client was active then.
+    pub(crate) fn touch(&self, at: Instant) {
+        self.active.fetch_max(self.crowd.millis(at), Ordering::AcqRel);
+    }
+
+    /// When the client was last active.
+    pub(crate) fn active(&self) -> Instant {
+        self.crowd.epoch + Duration::from_millis(self.active.load(Ordering::Acquire))
+    }
+
+    /// Notes whether what is written waits for the client.
+    pub(crate) fn set_unread(&self, is_unread: bool) {
+        if self.is_unread.load(Ordering::Relaxed) != is_unread {
+            self.is_unread.store(is_unread, Ordering::Release);
+            if !is_unread {
+                self.note_read();
+            }
+        }
+    }
+
+    /// Notes that the client reads.
+    pub(crate) fn note_read(&self) {
+        let now = self.crowd.now();
+        self.read_at.store(now, Ordering::Release);
+        self.active.fetch_max(now, Ordering::AcqRel);
+    }
+
+    /// Counts bytes that the client has not read, until the value is dropped. It may end connections.
+    pub fn hold(self: &Arc<Self>, size: usize) -> Unsent {
+        if self.unsent.fetch_add(size, Ordering::AcqRel) == 0 {
+            self.read_at.store(self.crowd.now(), Ordering::Release);
+        }
+        let total = self.crowd.unsent.fetch_add(size, Ordering::AcqRel) + size;
+        if total > self.crowd.shares.unsent {
+            self.crowd.relieve(self);
+        }
+        Unsent { member: Arc::clone(self), size }
+    }
+
+    /// Lets the connection end, as soon as it is polled.
+    pub(crate) fn end(&self, ending: Ending) {
+        if self.ending.compare_exchange(0, ending as u8, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            self.crowd.count(ending);
+            self.waker.wake();
+        }
+    }
+
+    /// Whether the server has ended it.
+    pub fn is_ended(&self) -> bool {
+        self.ending.load(Ordering::Acquire) != 0
+    }
+
+    /// Ready when the server has ended it. The task is also woken when something held back may be read, or HTTP/2 is idle.
+    pub(crate) fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.waker.register(cx.waker());
+        if self.is_ended() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    pub(crate) fn crowd(&self) -> &Arc<Crowd> {
+        &self.crowd
+    }
+}
+
+impl Default for Member {
+    /// The only connection of a server without limits.
+    fn default() -> Self {
+        let shares = Shares { connections: usize::MAX, per_address: usize::MAX, unsent: usize::MAX };
+        Member::new(Crowd::new(shares, Arc::default()), None)
+    }
+}
+
+/// A request that is not answered completely.
+#[derive(Debug)]
+pub struct Open {
+    member: Arc<Member>,
+    is_answered: bool,
+}
+
+impl Open {
+    /// The connection.
+    pub(crate) fn member(&self) -> &Arc<Member> {
+        &self.member
+    }
+
+    /// Notes that the response begins.
+    pub fn answer(&mut self) {
+        self.is_answered = true;
+        self.member.is_answering.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let member = &self.member;
+        if !self.is_answered {
+            if member.given_up.fetch_add(1, Ordering::AcqRel) >= MAX_GIVEN_UP {
+                member.end(Ending::Flood);
+            }
+        } else if member.given_up.load(Ordering::Relaxed) > 0 {
+            let _ = member.given_up.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| count.checked_sub(1));
+        }
+        member.touch(Instant::now());
+        member.done.fetch_add(1, Ordering::AcqRel);
+        let was_open = member.open.fetch_sub(1, Ordering::AcqRel);
+        // Over HTTP/2, the deadline for the next request begins.
+        if member.is_held_back.load(Ordering::Acquire) || (was_open == 1 && member.is_http2.load(Ordering::Relaxed)) {
+            member.waker.wake();
+        }
+    }
+}
+
+/// Bytes in memory that a client has not read.
+#[derive(Debug)]
+pub struct Unsent {
+    member: Arc<Member>,
+    size: usize,
+}
+
+impl Unsent {
+    /// Splits off so many bytes.
+    pub(crate) fn split(&mut self, size: usize) -> Unsent {
+        let size = size.min(self.size);
+        self.size -= size;
+        Unsent { member: Arc::clone(&self.member), size }
+    }
+}
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        let left = |unsent: usize| unsent.checked_sub(self.size);
+        // Otherwise it was written off when its connection was ended.
+        if self.member.unsent.fetch_update(Ordering::AcqRel, Ordering::Relaxed, left).is_ok() {
+            self.member.crowd.unsent.fetch_sub(self.size, Ordering::AcqRel);
+        }
+    }
+}
