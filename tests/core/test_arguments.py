@@ -67,7 +67,7 @@ def random_arguments(called: Callable[..., object]) -> st.SearchStrategy[list[An
 
 
 @pytest.mark.parametrize("name", CALLED)
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(st.data())
 def test_random_arguments_give_a_result_or_an_ordinary_exception(name: str, data: st.DataObject) -> None:
     arguments = data.draw(random_arguments(CALLED[name]))

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -229,13 +229,11 @@ def connect(url: str) -> socket.socket:
 
 def everything(connection: socket.socket) -> bytes:
     """Receive until the gateway closes the connection."""
-    received = b""
-    try:
-        while chunk := connection.recv(65_536):
+    received = bytearray()
+    with suppress(ConnectionResetError):
+        while chunk := connection.recv(1 << 20):
             received += chunk
-    except ConnectionResetError:
-        pass
-    return received
+    return bytes(received)
 
 
 NOBODY = 65_534
