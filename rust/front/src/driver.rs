@@ -147,7 +147,7 @@ impl Driver {
     /// not answer.
     pub async fn answer(&self, weight: usize, start: impl Start) -> Result<Vec<u8>, Problem> {
         if weight > MAX_WEIGHT_HERE {
-            return self.in_time(self.finish(start, None)).await;
+            return Box::pin(self.in_time(self.finish(start, None))).await;
         }
         let budget = self.limits.node_budget;
         let began = Instant::now();
@@ -158,7 +158,7 @@ impl Driver {
             Progress::Needs(need) => {
                 let begun = Begun { operation, need, busy: began.elapsed() };
                 // Boxed, so that the other queries, which are most, take no memory for it.
-                self.in_time(Box::pin(self.finish(start, Some(begun)))).await
+                Box::pin(self.in_time(self.finish(start, Some(begun)))).await
             }
         }
     }

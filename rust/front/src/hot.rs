@@ -85,17 +85,18 @@ impl HotRoutes {
             Hot::Resolve => self.query(head, body, client, 1, Operation::resolve).await,
             Hot::Read => self.query(head, body, client, 1, Operation::read).await,
             Hot::Scan => self.query(head, body, client, 1, Operation::scan).await,
-            Hot::MapProof => self.map_proof(head, body, client).await,
-            Hot::ResolveBatch => self.resolve_batch(head, body, client).await,
-            Hot::VerifyResolve => self.verify(head, body, client, coregw_ops::resolve_verdict).await,
-            Hot::VerifyRead => self.verify(head, body, client, coregw_ops::read_verdict).await,
-            Hot::CasHas => self.has(head, body, client).await,
+            // Boxed, so that the futures of the others, which are larger, are not moved with those of short queries.
+            Hot::MapProof => Box::pin(self.map_proof(head, body, client)).await,
+            Hot::ResolveBatch => Box::pin(self.resolve_batch(head, body, client)).await,
+            Hot::VerifyResolve => Box::pin(self.verify(head, body, client, coregw_ops::resolve_verdict)).await,
+            Hot::VerifyRead => Box::pin(self.verify(head, body, client, coregw_ops::read_verdict)).await,
+            Hot::CasHas => Box::pin(self.has(head, body, client)).await,
             Hot::ResolveOf | Hot::ReadOf | Hot::MapProofOf | Hot::ScanOf => {
-                self.query_of(route.hot, &route.parameter, head).await
+                Box::pin(self.query_of(route.hot, &route.parameter, head)).await
             }
-            Hot::Payload => self.payload(&route.parameter, head).await,
-            Hot::Page => self.page(&route.parameter, head).await,
-            Hot::Root => self.root(&route.parameter, head).await,
+            Hot::Payload => Box::pin(self.payload(&route.parameter, head)).await,
+            Hot::Page => Box::pin(self.page(&route.parameter, head)).await,
+            Hot::Root => Box::pin(self.root(&route.parameter, head)).await,
         }
     }
 
