@@ -140,7 +140,7 @@ impl<C: Service> Gateway<C> {
             self.log.add(line);
             return response;
         }
-        let mut sent = Sent { log: Arc::clone(&self.log), line, bytes: 0, began };
+        let mut sent = LoggedBody { log: Arc::clone(&self.log), line, bytes: 0, began };
         response.map(|body| match body {
             Answer::Whole(body) => Answer::Whole(body),
             Answer::Parts(mut body) => {
@@ -183,14 +183,14 @@ fn line(head: &Parts, client: Option<IpAddr>, id: String, event: Event) -> Logge
 }
 
 /// An answer that is being sent, which is logged at its end.
-struct Sent {
+struct LoggedBody {
     log: Arc<RequestLog>,
     line: Logged,
     bytes: u64,
     began: Instant,
 }
 
-impl Sent {
+impl LoggedBody {
     /// Counts a part of the body, or logs why there is none.
     fn note(&mut self, frame: Option<&Result<Frame<Bytes>, Error>>) {
         match frame {
@@ -204,7 +204,7 @@ impl Sent {
     }
 }
 
-impl Drop for Sent {
+impl Drop for LoggedBody {
     fn drop(&mut self) {
         if let Event::Answered { bytes, took, .. } = &mut self.line.event {
             (*bytes, *took) = (self.bytes, self.began.elapsed());
