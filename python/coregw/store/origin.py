@@ -130,8 +130,6 @@ _CID: Final = b"\x01\x55\x12\x20"  # CIDv1, codec raw, sha2-256 of 32 bytes
 
 _CID_BYTES: Final = len(_CID) + 32
 
-_MAX_VARINT_BYTES: Final = 4
-
 
 def blocks_of(car: bytes) -> list[bytes]:
     """Return the bytes of all blocks, without the header. O(bytes); no hash is checked.
@@ -173,26 +171,16 @@ def named_blocks_of(car: bytes, cids: Sequence[bytes]) -> list[bytes | None]:
 
 def _frames(car: bytes) -> Iterator[tuple[int, int]]:
     """Yield where the CID of each block begins, and the block ends."""
-    _, at = _frame(car, 0)  # the header names no block
-    while at < len(car):
-        begin, at = _frame(car, at)
-        yield begin, at
-
-
-def _frame(car: bytes, at: int) -> tuple[int, int]:
-    """Return where the frame whose length is at byte `at` begins and ends."""
-    length = 0
-    for count in range(_MAX_VARINT_BYTES):
-        if at + count >= len(car):
-            break
-        byte = car[at + count]
-        length |= (byte & 0x7F) << (7 * count)
-        if byte < 0x80:
-            begin = at + count + 1
-            if begin + length > len(car):
-                break
-            return begin, begin + length
-    raise ValueError(f"byte {at}: no whole block")
+    end = 0
+    is_header = True
+    while is_header or end < len(car):
+        length, begin = _core.read_varint(car, end)
+        if length > len(car) - begin:
+            raise ValueError(f"byte {end}: no whole block")
+        end = begin + length
+        if not is_header:  # which names no block
+            yield begin, end
+        is_header = False
 
 
 K = TypeVar("K")
