@@ -11,6 +11,7 @@ would wait for the disk to read what others find in memory.
 from __future__ import annotations
 
 import asyncio
+import base64
 import mmap
 import os
 import random
@@ -22,10 +23,11 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import coregw
 import report
 from coregw import _core
 from coregw.client import Client
-from coregw.client.folders.filling import REQUEST_BYTES, REQUESTS
+from coregw.client.folders.restore import REQUEST_BYTES, REQUESTS
 from coregw.engine import Engine
 from coregw.messages import encode
 from coregw.messages.payloads import GetBatchRequest
@@ -174,9 +176,10 @@ def _send(size: int) -> None:
 def _write(source: Path, folder: Path, parts: Parts) -> None:
     """Give the answers to all requests to a writer, from memory."""
     folder.mkdir()
-    writer = _core.FolderWriter(folder)
-    writer.add_file([_NAME], list(parts))
     sizes = dict(parts)
+    writer = _core.FolderWriter(folder)
+    _, [(number, *_)] = writer.add_listed(_listing(coregw.List(*map(list, zip(*parts, strict=True))).root), 0)
+    writer.supply_list(number, list(parts))
     with source.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         writer.start()
         at = 0
@@ -190,3 +193,18 @@ def _write(source: Path, folder: Path, parts: Parts) -> None:
             assert not any(sink.finish() for sink in sinks)
         writer.finish()
     writer.close()
+
+
+def _listing(target: str) -> _core.FolderListing:
+    """Return the proven listing of a folder that has one file."""
+    folder = coregw.Map({_NAME: target})
+    root, found = {"/": folder.root}, folder.scan("", limit=1)
+    asked = {"prefix": [], "limit": 1}
+    step = {"kind": "map_scan", "from": root, "target": root, **asked, "more": False}
+    proof = {"evidence_kind": "tree", "evidence_backend": "sha2-256", "proof": base64.b64encode(found.proof).decode()}
+    prooflist = {"root": root, "query": "scan:", "steps": [step | proof]}
+    profile, entries = "core.scan/v0alpha1", [{"segments": [_NAME], "target": target}]
+    result = {"profile": profile, "entries": entries, "more": False, "prooflist": prooflist}
+    listing = _core.FolderListing(folder.root)
+    listing.add_files(encode({"profile": profile, "root": folder.root, **asked}), encode(result))
+    return listing

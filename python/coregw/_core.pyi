@@ -746,6 +746,20 @@ class JoinedFolder:
     def __iter__(self) -> JoinedFolder: ...
     def __next__(self) -> _EntryFields: ...
 
+def remove_tree(folder: str | os.PathLike[str], progress: Callable[[int], object] | None = None) -> None:
+    """Remove a folder with all that is in it, as far as that is possible, without following links. O(entries).
+
+    Folders of this user get the rights that this needs; one that is not removed has its mode again.
+
+    Args:
+        folder: The folder; nothing happens if it does not exist.
+        progress: Called about every 50 milliseconds with 0, in the caller's thread. An exception that it raises ends
+            the work.
+
+    Raises:
+        KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
+    """
+
 def files_match(
     top: str | os.PathLike[str],
     files: Sequence[tuple[str | os.PathLike[str], Sequence[tuple[CidLike, int | None]]]],
@@ -853,21 +867,33 @@ class FolderListing:
         """
 
 class FolderWriter:
-    """Writes files below one folder from payloads, which its own threads verify and write with the GIL released.
+    """Restores a tree to a folder: its own threads verify and write payloads, with the GIL released.
 
-    Paths are added before and after `start`. Each `request` makes the folders that were added, and names payloads
-    whose bytes are given to its `PayloadSink`. `finish` makes links and sets the attributes of folders. Nothing outside
-    the folder is touched: paths are opened name by name, and symbolic links are not followed. Nothing that exists is
-    written to. What is known of a file is forgotten when it is complete.
+    Entries are added with their listings, before and after `start`. Each `request` makes the folders that were added,
+    and names payloads whose bytes are given to its `PayloadSink`. `finish` makes links and sets the attributes of
+    folders. Nothing outside the folder is touched: paths are opened name by name, and symbolic links are not followed.
+    What is known of a file is forgotten when it is complete.
+
+    If the folder has content, all entries are added first, and `survey`, `recall`, `compare`, `decide` and `apply`
+    follow instead of `start`: what is there and is right stays, and what is replaced is replaced when its new version
+    is complete.
 
     Args:
         folder: The folder, which exists.
         incomplete: An empty folder on the same file system, for files until they are complete: each is renamed to its
             path then. None: files are created at their paths.
         is_moved: Whether what is in `folder` itself is moved elsewhere in the end. Then `finish` does not set the
-            attributes of folders there, and `take_states` returns files there apart from the others.
+            attributes of folders there: see `finish_moved`.
+        has_content: Whether something may be in the folder.
+        gives_rights: Whether folders of this user get rights that they lack, until `close`.
+        destination: What messages name as the folder; None for `folder`.
         max_bytes: Bytes that all files together may have; None for any number. A file that exceeds them is refused when
             it is added, or, if its size is not known then, before its first byte is written.
+        cache: The stat cache: its file, and the absolute path of the folder that it is of.
+        all_links: Whether symbolic links that lead out of the tree are made as well.
+        allow_git: Whether what is in a ``.git`` that was there may be changed: git runs programs that it names.
+        extras: What else is restored: owners, extended attributes, and names of extended attributes that are restored
+            in any case. To root, only those of users (``user.``) are restored without being named.
 
     Raises:
         OSError: If a folder can't be opened.
@@ -877,119 +903,104 @@ class FolderWriter:
         self,
         folder: str | os.PathLike[str],
         incomplete: str | os.PathLike[str] | None = None,
+        *,
         is_moved: bool = False,
+        has_content: bool = False,
+        gives_rights: bool = True,
+        destination: str | os.PathLike[str] | None = None,
         max_bytes: int | None = None,
+        cache: tuple[str | os.PathLike[str], str | os.PathLike[str]] | None = None,
+        all_links: bool = False,
+        allow_git: bool = False,
+        extras: tuple[bool, bool, Sequence[str]] = ...,
     ) -> None: ...
-    def add_folder(
-        self,
-        segments: Sequence[str],
-        mode: int | None = None,
-        mtime_ns: int | None = None,
-        exists: bool = False,
-        below: int = 0,
-    ) -> int:
-        """Add a folder; no segments are the folder itself. The folders above a path are added with it.
-
-        Args:
-            segments: The path.
-            mode: Its permissions and sticky bit, set by `finish`; None leaves those of a new folder. Until then, others
-                have no permissions that they do not have in the end. Set-uid and set-gid bits stay as they are.
-            mtime_ns: Its time of modification, set by `finish`.
-            exists: Whether it exists already.
-            below: The number of the folder that the path is below; 0 is the folder itself.
-
-        Returns:
-            The number of the folder.
-
-        Raises:
-            InvalidInput: If a segment can't be a file name (code ``invalid_path``).
-        """
-
-    def add_file(
-        self,
-        segments: Sequence[str],
-        parts: Sequence[tuple[CidLike, int | None]],
-        mode: int | None = None,
-        mtime_ns: int | None = None,
-        replaces: bool = False,
-        list: CidLike | None = None,
-        below: int = 0,
-        executable: bool = False,
-    ) -> None:
-        """Add a file that consists of payloads.
-
-        Args:
-            segments: The path.
-            parts: The payloads in order, at least one: their CIDs and sizes. The size of the last one may be None.
-            mode: Its permissions, None for those of a new file. Bits above 0o777 are ignored.
-            mtime_ns: Its time of modification.
-            replaces: Whether an existing file at the path is replaced, if the writer has a folder for incomplete files.
-            list: The root of the list that the payloads are of, if they are of one.
-            below: As for `add_folder`.
-            executable: Whether a file without a mode is executable, as far as the umask lets new files be.
-
-        Raises:
-            InvalidInput: If a segment can't be a file name (code ``invalid_path``), or a CID is invalid or a root.
-            TooLarge: If the sizes sum to 2^63 or more, those of all files to 2^64 or more, or to more than `max_bytes`.
-        """
-
-    def folder_in(self, folder: int, name: str) -> int | None:
-        """Return the number of a folder in the folder of another number; None if it was not added."""
-
-    def folder_above(self, folder: int) -> int:
-        """Return the number of the folder above another one.
-
-        Raises:
-            InvalidInput: If no folder has this number.
-        """
-
-    def keep_file(
-        self,
-        segments: Sequence[str],
-        mode: int | None = None,
-        mtime_ns: int | None = None,
-        file: tuple[int, int] | None = None,
-        below: int = 0,
-    ) -> None:
-        """Add a file that exists with the right content: `finish` sets its attributes where they differ.
-
-        Args:
-            segments: The path.
-            mode: As for `add_file`.
-            mtime_ns: As for `add_file`.
-            file: The device and the inode that it has; if it has others then, `finish` refuses it. None for any.
-            below: As for `add_folder`.
-        """
-
-    def keep_link(self, segments: Sequence[str], mtime_ns: int | None = None, below: int = 0) -> None:
-        """Add a symbolic link that exists with the right target: `finish` sets its time where that differs."""
-
-    def add_link(
-        self,
-        segments: Sequence[str],
-        target: Buffer,
-        mtime_ns: int | None = None,
-        replaces: bool = False,
-        below: int = 0,
-    ) -> None:
-        """Add a symbolic link, which `finish` makes. Its target is not checked. The path is as for `add_folder`."""
-
-    def add_listed(self, listing: FolderListing, below: int) -> list[_EntryFields]:
-        """Add files of one payload, and folders, as far as `listing` has joined them.
-
-        O(entries), with the GIL released.
+    def add_listed(
+        self, listing: FolderListing, below: int
+    ) -> tuple[list[tuple[int, int, str]], list[tuple[int, str, str, int | None]]]:
+        """Add the entries that `listing` has joined. O(entries), with the GIL released.
 
         Args:
             listing: The listing of a map.
             below: The number of the folder that the map is; 0 is the folder itself.
 
         Returns:
-            The other entries, as `FolderListing.take` does, with paths in the map: links, nested maps, files that are
-            lists, and folders that have no attributes because they are moved.
+            The nested maps: the number of the folder that each is, how many folders it is below in its map, and its
+            root; and the files that are lists, whose payloads `supply_list` needs: the number of each, its path, the
+            list, and the size that is recorded.
 
         Raises:
-            InvalidInput, TooLarge: As `add_file`; if a path is a file and a folder, or that of the folder for
-                incomplete files (code ``invalid_path``); or as `FolderListing.take`.
+            InvalidInput: If a segment can't be a file name, a path is a file and a folder, or that of the folder for
+                incomplete files, or the tree has a path twice (code ``invalid_path``); or as `FolderListing.take`.
+            TooLarge: If the sizes of a file's payloads sum to 2^63 or more, or those of all files to more than
+                `max_bytes`.
+        """
+
+    def supply_list(self, number: int, parts: Sequence[tuple[CidLike, int | None]]) -> None:
+        """Supply the payloads of a file that is a list.
+
+        Args:
+            number: The number of the list.
+            parts: The payloads in order, at least one: their CIDs and sizes. The size of the last one may be None.
+
+        Raises:
+            InvalidInput: If a CID is invalid or a root, or as `add_listed`.
+            TooLarge: As `add_listed`.
+        """
+
+    def survey(self) -> int:
+        """Find what is there of what was added, and return the bytes of files at paths of files. O(entries).
+
+        Raises:
+            InvalidInput, OSError: If a link has taken the place of a folder, or the system refuses something.
+        """
+
+    def recall(self) -> int:
+        """Take files for right, unread, that have not changed since they were, as the cache says. O(files).
+
+        Returns:
+            Their bytes.
+        """
+
+    def compare(self) -> int | None:
+        """Compare the next files that are there, about 256 MiB or 1,000 files. O(bytes), on all cores.
+
+        Returns:
+            The bytes of those that are right; None if no file is left.
+
+        Raises:
+            TooLarge: If the sizes of a file's payloads sum to 2^63 or more.
+        """
+
+    def decide(self, delete: Sequence[str | os.PathLike[str]] | None) -> None:
+        """Decide what becomes of what is there.
+
+        Args:
+            delete: Paths of what stays of that which the tree does not have, without what is below them. None deletes
+                nothing: it stays.
+
+        Raises:
+            InvalidInput: If a folder is in the place of a file, or the reverse, and nothing is deleted; or if a
+                ``.git`` that was there would be changed (code ``invalid_path``).
+        """
+
+    def preview(self) -> tuple[list[list[str]], list[list[str]], list[list[str]], int]:
+        """Return what `apply` and all that follows would do. O(entries).
+
+        Returns:
+            The paths of files, links and empty folders that are created, those that are replaced, and those that are
+            deleted, without what is in deleted folders; and the number of files that are right.
+        """
+
+    def apply(self, free_bytes: int | None) -> None:
+        """Plan what is to be made, remove what is in the way of it, and start, as `start` does.
+
+        Args:
+            free_bytes: Bytes that all files together may have, besides those of files that are replaced; None for any
+                number.
+
+        Raises:
+            TooLarge: If there are more.
+            InvalidInput, OSError: As `start`.
         """
 
     def start(self) -> None:
@@ -1018,25 +1029,61 @@ class FolderWriter:
             InvalidInput, OSError: As `start`.
         """
 
-    def take_states(
-        self,
-    ) -> tuple[list[tuple[str, tuple[int, int, int, int], str]], list[tuple[str, tuple[int, int, int, int], str]]]:
-        """The states of the files that were completed since the last call, when each had its path. O(files).
+    def prepare_top(self, folder: str | os.PathLike[str]) -> None:
+        """Give the folder that the content is in, or is moved to, a mode that is no looser than in the end.
 
-        Files that somebody else has changed since are left out.
+        Raises:
+            OSError: If the system refuses it.
+        """
 
-        Returns:
-            For each its path, its inode, size in bytes, and times of modification and change in nanoseconds since 1970,
-            and its target; and the same for files that are kept apart.
+    def finish_moved(self, folder: str | os.PathLike[str]) -> None:
+        """Set the attributes of the folders that were moved to a folder.
+
+        Raises:
+            OSError: If the system refuses it.
+        """
+
+    def finish_top(self, folder: str | os.PathLike[str]) -> None:
+        """Set what is recorded of the folder itself, where its content is now: nothing in it changes after that.
+
+        Raises:
+            OSError: If the system refuses it.
+        """
+
+    def save_cache(
+        self, file: str | os.PathLike[str], clock: str | os.PathLike[str], folder: str | os.PathLike[str]
+    ) -> None:
+        """Write to a file, for the next time, what is known of files that were written or right. O(n log n).
+
+        Waits for up to a tick of the file system's clock, mostly 10 ms or less.
+
+        Args:
+            file: The file, which is replaced.
+            clock: A folder of this user on the file system of `folder`, whose times are changed.
+            folder: The folder that has the files now.
+
+        Raises:
+            OSError: If the file cannot be written.
         """
 
     @property
     def added(self) -> tuple[int, int | None]:
-        """Number of files that were added, and the sum of their sizes; None if one of them is not known."""
+        """The number of files that were added, and the sum of their sizes; None if one of them is not known."""
 
     @property
-    def is_moved(self) -> bool:
-        """Whether what is in the folder itself is moved elsewhere in the end."""
+    def done(self) -> tuple[int, int, int, int]:
+        """The numbers of files that were written, files that were right, deletions, and files that were replaced.
+
+        What was in deleted folders does not count. A file that was replaced is one of those that were written.
+        """
+
+    @property
+    def links_left_out(self) -> list[str]:
+        """The paths of symbolic links that lead out of the tree and are not made."""
+
+    @property
+    def unrestored_xattrs(self) -> list[tuple[str, str, int]]:
+        """Recorded extended attributes that are not restored: the first path, the name and the number of each."""
 
     @property
     def has_enough(self) -> bool:
@@ -1093,55 +1140,6 @@ class PayloadSink:
         Raises:
             ProofError, InvalidInput, OSError: As `write`. Also `ProofError` if the answer is not complete.
         """
-
-class StatCache:
-    """The stat cache of a folder that roots were restored to: which files have which bytes.
-
-    A file that is missing, damaged, or of another folder knows nothing. O(files of the last time).
-
-    Args:
-        file: Where it is kept.
-        folder: The absolute path of the folder.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     cache = StatCache(f"{folder}/cache", folder)
-    ...     cache.add([("a", (1, 2, 3, 4), "bafkqaaa")])
-    ...     cache.save(f"{folder}/cache", 10**10)
-    ...     StatCache(f"{folder}/cache", folder).find("a", (1, 2, 3, 4))
-    'bafkqaaa'
-    """
-
-    def __init__(self, file: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None: ...
-    def find(self, path: str, state: tuple[int, int, int, int]) -> str | None:
-        """Return the target of a file that has not changed since it was noted; None if it has to be read.
-
-        Args:
-            path: The path of the file below the folder.
-            state: Its inode, size in bytes, and times of modification and change in nanoseconds since 1970.
-        """
-
-    def add(self, files: Sequence[tuple[str, tuple[int, int, int, int], CidLike]]) -> None:
-        """Add files to what `save` writes, as `FolderWriter.take_states` returns them. O(files).
-
-        Raises:
-            InvalidInput: If a target is not a CID.
-            OSError: If a temporary file cannot be written.
-        """
-
-    def save(self, file: str | os.PathLike[str], before: int) -> None:
-        """Write the files that were added to a file, and forget them. O(n log n).
-
-        Args:
-            file: The file, which is replaced.
-            before: The file system's time, in nanoseconds since 1970: no later change has an earlier time.
-
-        Raises:
-            OSError: If the file cannot be written.
-        """
-
-    def discard(self) -> None:
-        """Forget the files that were added. Idempotent."""
 
 def chunk_sizes(data: Buffer) -> list[int]:
     """Return the lengths of the chunks into which the bytes of a file are cut (protocol section 7).

@@ -9,26 +9,25 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 
-from coregw import _core, payload_cid
+from coregw import _core, encode_attributes
 from coregw.client import AsyncClient, Client
-from coregw.client.folders import filling, restore
-from coregw.client.folders.filling import FileStates, PartialFolder, partial_folder
+from coregw.client.folders import restore
+from coregw.client.folders.destination import PartialFolder, partial_folder
 from coregw.errors import InvalidInput
-from coregw.folders.caches import RestoreCache
 from gateways import Reply, lying_gateway, names
 
 FILES = {f"d{number % 3}/f{number:02}": b"content %d" % number for number in range(40)}
 # One payload in a request, so that some files are complete and others are not.
 COMMAND = (
-    "from coregw.cli.main import main; from coregw.client.folders import filling; filling.REQUEST_BYTES = 1; main()"
+    "from coregw.cli.main import main; from coregw.client.folders import restore; restore.REQUEST_BYTES = 1; main()"
 )
 
 
@@ -122,28 +121,59 @@ def test_an_update_whose_process_was_killed_is_continued(
     assert names(tmp_path) == ["out"]
 
 
+class Watched:
+    """A writer whose calls are noted, with the thread of each and what it returns."""
+
+    calls: ClassVar[list[tuple[str, int, object]]]
+
+    def __init__(self, *args: Any, **words: Any) -> None:  # noqa: ANN401
+        self._writer = _core.FolderWriter(*args, **words)
+
+    def __getattr__(self, name: str) -> object:
+        found = getattr(self._writer, name)
+        if not callable(found):
+            return found
+
+        def noted(*args: object) -> object:
+            returned = found(*args)
+            self.calls.append((name, threading.get_ident(), returned))
+            return returned
+
+        return noted
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, object]]:
+    """The calls of all writers."""
+    Watched.calls = []
+    extension = SimpleNamespace(**{**vars(_core), "FolderWriter": Watched})
+    monkeypatch.setattr(restore, "_core", extension)
+    return Watched.calls
+
+
 @pytest.mark.parametrize("there", ["nothing", "an empty folder", "another tree"])
 def test_what_takes_as_long_as_there_are_files_is_not_done_in_the_event_loop(
-    gateway: str, client: Client, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str
+    gateway: str,
+    client: Client,
+    root: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    calls: list[tuple[str, int, object]],
+    there: str,
 ) -> None:
     out = tmp_path / "out"
     if there == "another tree":
         client.get(client.create_root({path: client.put_payload(b"other") for path in FILES}), out)
     elif there == "an empty folder":
         out.mkdir()
-    threads: dict[str, set[int]] = {}
+    calls.clear()
+    publish = restore.publish
 
-    def watch(module: ModuleType, name: str) -> None:
-        real: Callable[..., object] = getattr(module, name)
+    def published(*args: Any, **words: Any) -> None:  # noqa: ANN401
+        calls.append(("publish", threading.get_ident(), None))
+        publish(*args, **words)
 
-        def watched(*arguments: object, **named: object) -> object:
-            threads.setdefault(name, set()).add(threading.get_ident())
-            return real(*arguments, **named)
-
-        monkeypatch.setattr(module, name, watched)
-
-    for module, name in ((filling, "remove_tree"), (restore, "publish"), (restore, "is_exec_bit")):
-        watch(module, name)
+    monkeypatch.setattr(restore, "publish", published)
 
     async def get() -> None:
         async with AsyncClient(gateway) as opened:
@@ -151,8 +181,12 @@ def test_what_takes_as_long_as_there_are_files_is_not_done_in_the_event_loop(
 
     asyncio.run(get())
     assert content(out) == FILES
-    assert {*threads} >= ({"remove_tree", "is_exec_bit"} if there == "another tree" else {"remove_tree", "publish"})
-    assert [name for name, where in threads.items() if threading.get_ident() in where] == []
+    in_threads = {"survey", "recall", "compare", "decide", "apply"} if there == "another tree" else {"start", "publish"}
+    called = {name for name, _, _ in calls}
+    assert called >= in_threads | {"request", "finish", "finish_top", "save_cache"}
+    # A page of a listing is added, and threads are ended, which have nothing left to do.
+    here = {name for name, thread, _ in calls if thread == threading.get_ident()}
+    assert here <= {"add_listed", "supply_list", "stop", "close"}
 
 
 def unread_state(path: Path) -> tuple[int, ...]:
@@ -204,25 +238,26 @@ def test_a_tree_cannot_use_the_name_of_the_folder_for_incomplete_files(client: C
 
 @pytest.mark.parametrize("existed", [False, True])
 def test_files_that_have_not_changed_are_not_read_again(
-    client: Client, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, existed: bool
+    client: Client, root: str, tmp_path: Path, calls: list[tuple[str, int, object]], existed: bool
 ) -> None:
-    read: list[str] = []
-    files_match = _core.files_match
+    def found() -> tuple[list[object], list[object]]:
+        """The bytes of files that were known to be right, and of those that were read and are right."""
+        known = [bytes_ for name, _, bytes_ in calls if name == "recall"]
+        read = [bytes_ for name, _, bytes_ in calls if name == "compare" and bytes_ is not None]
+        calls.clear()
+        return known, read
 
-    def noted(top: Path, files: Sequence[tuple[str, Sequence[tuple[str, int | None]]]], check: object) -> list[bool]:
-        read.extend(path for path, _ in files)
-        return files_match(top, files, check)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(_core, "files_match", noted)
     out = tmp_path / "out"
     top = {"at the top": client.put_payload(b"top"), **{p: client.put_payload(d) for p, d in FILES.items()}}
     root = client.create_root(top)
+    size = len(b"top") + sum(map(len, FILES.values()))
     if existed:
         out.mkdir()
     advanced: list[int] = []
     client.get(root, out)
     assert client.get(root, out, progress=advanced.append).kept == 41
-    assert read == []
+    assert found() == ([size], [])
+    assert sum(advanced) == size
     # Another file of the same size, and with the same time of modification, is noticed.
     changed, touched = out / "d0/f03", out / "d1/f01"
     status = changed.stat()
@@ -230,67 +265,38 @@ def test_files_that_have_not_changed_are_not_read_again(
     os.utime(changed, ns=(status.st_atime_ns, status.st_mtime_ns))
     touched.touch()
     assert client.get(root, out).files == 1
-    assert sorted(read) == ["d0/f03", "d1/f01"]
+    assert found() == ([size - 2 * len(b"content 3")], [len(b"content 3")])
     assert content(out) == FILES | {"at the top": b"top"}
-    read.clear()
     assert client.get(root, out).kept == 41
-    assert read == []
+    assert found() == ([size], [])
     # The next version of the tree: what it has others of is fetched, and what the cache knows to be wrong is read.
     assert client.get(client.create_root(top | {"d2/f02": top["d0/f00"]}), out).files == 1
-    assert read == ["d2/f02"]
-    read.clear()
+    assert found() == ([size - len(b"content 2")], [0])
     assert client.get(root, out, use_cache=False).files == 1
-    assert len(read) == 41
+    assert found() == ([0], [size - len(b"content 2")])
     assert content(out) == FILES | {"at the top": b"top"}
 
 
-SECOND = 1_000_000_000
-TARGET = payload_cid(b"")
-
-
-def target_after_saving(top: Path, changed: int) -> str | None:
-    """Save the state of a file that was written at a time, and return what is known of it then."""
-    writer = SimpleNamespace(take_states=lambda: ([("d/f", (1, 2, 3, changed), TARGET)], []))
-    states = FileStates(RestoreCache.of(top), are_changed=False)
-    states.note_written(cast("_core.FolderWriter", writer))
-    with incomplete(top, is_inside=True) as partial:
-        states.save(top, partial.now)
-    status = cast("os.stat_result", SimpleNamespace(st_ino=1, st_size=2, st_mtime_ns=3, st_ctime_ns=changed))
-    return RestoreCache.of(top).find("d/f", status)
-
-
-@pytest.mark.parametrize(
-    ("age", "fraction", "is_known", "waits"),
-    [
-        (0, 7, True, True),  # a change in the same tick of the clock would have the same time
-        (4_000_000, 7, True, False),
-        (SECOND, 7, True, False),
-        (-SECOND, 7, False, False),  # the clock was set back meanwhile
-        (SECOND, 0, False, False),  # changed again in the same two seconds, on a file system that counts in these
-        (3 * SECOND, 0, True, False),
-        (SECOND + 7, 0, False, False),  # the same, where such a file system is mounted in the destination
-    ],
-)
-def test_a_state_is_known_only_if_no_later_change_has_the_same_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age: int, fraction: int, is_known: bool, waits: bool
+@pytest.mark.parametrize("extras", [{"owners": True}, {"xattrs": True}])
+def test_files_whose_other_attributes_are_restored_are_not_read_again(
+    client: Client, tmp_path: Path, calls: list[tuple[str, int, object]], extras: dict[str, bool]
 ) -> None:
-    changed, slept = 10**9 * SECOND + fraction, [0]
-    monkeypatch.setattr(PartialFolder, "now", lambda _: changed + age + slept[-1])
-    monkeypatch.setattr(time, "sleep", lambda seconds: slept.append(int(seconds * SECOND)))
-    assert target_after_saving(tmp_path, changed) == (TARGET if is_known else None)
-    assert (len(slept) > 1) == waits
+    payload, owner = client.put_payload(b"content"), (os.getuid(), os.getgid())
+    record, _ = encode_attributes("file", mode=0o600, owner=owner, xattrs={"user.a": b"a"})
+    records = client.create_root({"f": record, "d/g": record})
+    root = client.create_root({"f": payload, "d/g": payload, ".coregw/attributes": records})
+    for known in (None, 14, 14):
+        client.get(root, tmp_path / "out", **extras)
+        assert [bytes_ for name, _, bytes_ in calls if name == "recall"] == ([] if known is None else [known])
+        calls.clear()
 
 
-def test_a_clock_that_stands_still_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    changed, slept = 10**9 * SECOND + 7, [0.0]
-    monkeypatch.setattr(PartialFolder, "now", lambda _: changed)
-
-    def sleep(seconds: float) -> None:
-        slept.append(slept[-1] + seconds)
-        assert slept[-1] < 2
-
-    monkeypatch.setattr(time, "sleep", sleep)
-    assert target_after_saving(tmp_path, changed) is None
+def test_a_cache_that_cannot_be_kept_is_no_error(
+    client: Client, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert [client.get(root, tmp_path / "out").files for _ in range(2)] == [40, 0]
 
 
 def test_a_change_that_follows_a_restore_at_once_is_noticed(client: Client, tmp_path: Path) -> None:

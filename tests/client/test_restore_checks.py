@@ -12,8 +12,6 @@ import pytest
 
 import coregw
 from coregw import _core
-from coregw.client.folders.names import Paths, leads_outside
-from tables import rows
 
 MIB = 1 << 20
 
@@ -77,43 +75,3 @@ def test_no_file_outside_the_folder_is_read_to_compare_it(tmp_path: Path) -> Non
     for missing in (tmp_path / "missing", top / "folder/file"):
         with pytest.raises(OSError, match=missing.name):
             _core.files_match(missing, [("file", parts)])
-
-
-@rows(
-    ("path", "links", "outside"),
-    [
-        ("l", {"l": "f"}, False),
-        ("l", {"l": "d/./f"}, False),
-        ("l", {"l": "/etc/passwd"}, True),
-        ("l", {"l": ".."}, True),
-        ("d/l", {"d/l": ".."}, False),
-        ("d/l", {"d/l": "../.."}, True),
-        ("d/l", {"d/l": "../d/../../y"}, True),
-        ("l", {"l": "d/e/../../d"}, False),
-        ("l", {"l": "d/e/../../.."}, True),
-        # What another link leads to may be another folder one day, and so may what is not there.
-        ("l", {"l": "a/..", "a": "d/e"}, True),
-        ("l", {"l": "a/../..", "a": "d/e"}, True),
-        ("l", {"l": "d/a/..", "d/a": "../.."}, True),
-        ("d/l", {"d/l": "a/../../x", "d/a": ".."}, True),
-        ("l", {"l": "nothing/.."}, True),
-        ("l", {"l": "a/x", "a": "d/e"}, False),
-        ("l", {"l": "d/a/x", "d/a": "../b", "b": "d"}, False),
-        ("l", {"l": "l"}, True),
-        ("l", {"l": "m", "m": "l"}, True),
-        ("l", {"l": "a/" * 10 + "x", "a": "."}, False),
-    ],
-)
-def test_links_that_lead_out_or_may_do_so_are_told_from_others(path: str, links: dict[str, str], outside: bool) -> None:
-    paths = Paths()
-    paths.add(["d", "e"], "folder")
-    targets = {paths.add(name.split("/"), "link"): target.encode() for name, target in links.items()}
-
-    def find(folder: int, name: str) -> int | bytes | None:
-        number = paths.find(folder, name)
-        return None if number is None else targets.get(number, number)
-
-    number = paths.add(path.split("/")[:-1], "folder")
-    link = paths.find(number, path.rsplit("/", maxsplit=1)[-1])
-    assert link is not None
-    assert leads_outside(number, targets[link], (find, paths.above.__getitem__)) is outside

@@ -20,11 +20,11 @@ import pytest
 import coregw
 import serving
 from car_files import block, cid, header, varint
-from coregw import encode_attributes
+from coregw import _core, encode_attributes
 from coregw.client import AsyncClient, Client, ClientSettings
 from coregw.client.folders import destination
 from coregw.client.folders import restore as restoring
-from coregw.client.folders.destination import Extras, remove_tree, set_extras
+from coregw.client.folders.destination import Extras
 from coregw.client.folders.listing import list_folder
 from coregw.client.folders.paths import folder_level, folder_tree
 from coregw.client.folders.restore import Deletion, Restored, RestorePlan, plan_restore, restore_folder
@@ -299,9 +299,8 @@ def peak_mib(*args: object) -> tuple[int, int, str]:
 def deep_path(tmp_path: Path) -> Iterator[Path]:
     """A folder for deep trees, which pytest cannot remove."""
     yield tmp_path
-    with destination.Cursor.at(tmp_path) as cursor:
-        for name in names(tmp_path):
-            remove_tree(cursor.folder, name)
+    for name in names(tmp_path):
+        _core.remove_tree(tmp_path / name)
 
 
 @pytest.mark.slow
@@ -362,11 +361,12 @@ def test_a_folder_is_removed_whatever_its_depth_and_modes(deep_path: Path, is_ro
         os.close(at)
         at = below
     os.close(at)
-    with destination.Cursor.at(tmp_path) as cursor:
-        if is_root:
-            remove_tree(cursor.folder, "d")
-        else:
-            assert serving.as_nobody(lambda: remove_tree(cursor.folder, "d")) == "None"
+    above = os.open(tmp_path, os.O_RDONLY)
+    if is_root:
+        _core.remove_tree(f"/proc/self/fd/{above}/d")
+    else:
+        assert serving.as_nobody(lambda: _core.remove_tree(f"/proc/self/fd/{above}/d")) == "None"
+    os.close(above)
     assert names(tmp_path) == []
 
 
@@ -505,65 +505,30 @@ def test_a_git_folder_of_the_tree_alone_is_restored(tree: Callable[..., str], re
 # Extended attributes
 
 
-def test_root_restores_only_the_extended_attributes_of_users_and_those_that_are_named(
-    tree: Callable[..., str], restore: Restore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("existed", [False, True])
+def test_extended_attributes_are_those_of_the_tree(
+    tree: Callable[..., str], restore: Restore, tmp_path: Path, existed: bool
 ) -> None:
-    capability = bytes.fromhex("0100000200200000000000000000000000000000")
-    xattrs = {"user.a": b"a", "security.capability": capability}
-    root = tree({"f": b"x"}, {"f": {"kind": "file", "xattrs": xattrs}})
-    asked: list[str] = []
-    monkeypatch.setattr(os, "setxattr", lambda _, name, value: asked.append(name))
-    for user, extras, expected in (
-        (0, Extras(xattrs=True), ["user.a"]),
-        (0, Extras(xattrs=True, xattr_names=("security.capability",)), ["security.capability", "user.a"]),
-        (0, Extras(xattr_names=("security.capability",)), ["security.capability"]),
-        (1000, Extras(xattrs=True), ["security.capability", "user.a"]),
-        (1000, Extras(xattr_names=("user.a",)), ["user.a"]),
-        (0, Extras(), []),
-    ):
-        asked.clear()
-        with monkeypatch.context() as patched:
-            patched.setattr("coregw.client.folders.destination._is_root", lambda user=user: user == 0)
-            restore(root, tmp_path / f"out{user}{len(expected)}{extras.xattrs}", extras=extras)
-        assert sorted(asked) == expected
-
-
-SWAPPED = [(path, Extras(owners=True)) for path in ("f", "kept", "link", "d")]
-
-
-@pytest.mark.parametrize(
-    ("path", "extras"), [*SWAPPED, *((path, Extras(xattrs=True)) for path, _ in SWAPPED if path != "link")]
-)
-def test_what_takes_the_place_of_a_file_gets_neither_its_owner_nor_its_attributes(
-    tree: Callable[..., str],
-    restore: Restore,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    path: str,
-    extras: Extras,
-) -> None:
-    other = (os.getuid() + 1, os.getgid() + 1) if os.geteuid() == 0 else (os.getuid(), os.getgid())
-    record = {"owner": other, "xattrs": {"user.a": b"a"}}
-    records = {each: {"kind": "file", **record} for each in ("f", "kept")}
-    records |= {"link": {"kind": "link", "link": b"f", "owner": other}, "d": {"kind": "folder", **record}}
-    out, victim = tmp_path / "out", tmp_path / "victim"
-    out.mkdir()
-    (out / "kept").write_bytes(b"kept")
-    victim.write_bytes(b"other")
-    before = victim.stat()
-
-    def swapped(*args: Any) -> Any:  # noqa: ANN401
-        (out / path).rename(tmp_path / "moved")
-        os.link(victim, out / path)
-        return set_extras(*args)
-
-    monkeypatch.setattr("coregw.client.folders.restore.set_extras", swapped)
-    with pytest.raises(OSError, match="replaced by something else") as caught:
-        restore(tree({"f": b"f", "kept": b"kept"}, records), out, extras=extras)
-    assert caught.value.filename == str(out / path)
-    after = victim.stat()
-    assert (after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
-    assert os.listxattr(victim) == []
+    out = tmp_path / "out"
+    xattrs = {"user.a": b"a", "trusted.b": b"b"}
+    record: dict[str, Any] = {"kind": "file", "mode": 0o444, "xattrs": xattrs}
+    folder = {"kind": "folder", "mode": 0o555, "xattrs": {"user.a": b"a"}}
+    root = tree({"f": b"x", "g": b"y", "d/h": b"z"}, {"f": record, "d": folder, "d/h": record})
+    if existed:
+        (out / "d").mkdir(parents=True)
+        for path in ("f", "g"):
+            (out / path).write_bytes(b"x" if path == "f" else b"y")
+            os.setxattr(out / path, "user.stale", b"s")
+    for _ in range(2):
+        done = restore(root, out, extras=Extras(xattrs=True))
+        if os.geteuid() == 0:
+            (skipped,) = done.skipped
+            assert skipped.file in {out / "f", out / "d/h"}
+            assert "trusted.b, and those of 1 more, is restored to root only by name" in skipped.why
+        users = {path: os.listxattr(out / path) for path in ("f", "g", "d", "d/h")}
+        assert users == {"f": ["user.a"], "g": [], "d": ["user.a"], "d/h": ["user.a"]}
+        assert modes(out, "f", "d", "d/h") == {"f": "0o444", "d": "0o555", "d/h": "0o444"}
+    assert restore(root, out, extras=Extras()).kept == 3
 
 
 def test_the_elements_of_lists_that_are_requested_together_count_together(
@@ -579,7 +544,7 @@ def test_the_elements_of_lists_that_are_requested_together_count_together(
 
     with pytest.raises(TooLarge, match="elements"):
         asyncio.run(get())
-    assert names(tmp_path / "out") == []
+    assert names(tmp_path) == []
 
 
 # Rights

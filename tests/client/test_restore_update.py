@@ -10,8 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,9 @@ import pytest
 
 from coregw import encode_attributes
 from coregw.client import AsyncClient, Client
-from coregw.client.folders import filling
 from coregw.client.folders import restore as restoring
-from coregw.client.folders.destination import Existing, Rights, TreeCursor, remove_tree, survey_existing
-from coregw.client.folders.names import Paths
 from coregw.client.folders.restore import Deletion, Extras, Restored, restore_folder
 from coregw.errors import InvalidInput, PayloadNotFound, ProofError, Unavailable
-from descriptors import more_descriptors
 from gateways import Reply, lying_gateway, names
 
 MIB = 1 << 20
@@ -98,62 +93,6 @@ def test_only_what_differs_is_fetched_and_what_the_tree_lacks_stays(
     assert restore(gateway, root_of(FILES), out) == Restored(0, 0, kept=5)
 
 
-def paths_of(*files: str, folders: Sequence[str] = ()) -> Paths:
-    paths = Paths()
-    for each in files:
-        paths.add(each.split("/"), "file")
-    for each in folders:
-        paths.add(each.split("/"), "folder")
-    return paths
-
-
-def survey(top: Path, paths: Paths) -> Existing:
-    found = survey_existing(top, paths, Rights(top, paths))
-    found.surplus.sort()
-    return found
-
-
-def test_only_folders_of_the_tree_are_entered(out: Path) -> None:
-    paths = paths_of("same", "changed", "d/new", "d/e/f", "link/f", folders=["extra"])
-    found = survey(out, paths)
-    assert {"/".join(paths.path(number)): kind for number, kind in found.kinds.items()} == {
-        "": "folder",
-        "same": "file",
-        "changed": "file",
-        "link": "link",
-        "extra": "folder",
-        "d": "folder",
-        "d/e": "folder",
-    }
-    surplus = {"/".join((*paths.path(folder), name)) for folder, name in found.surplus}
-    assert surplus == {"d/extra", "d/e/same", "extra/deep"}
-    assert survey(out, paths_of("same")).surplus == [(0, "changed"), (0, "d"), (0, "extra"), (0, "link")]
-
-
-def test_a_link_that_takes_the_place_of_a_folder_is_not_entered(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scandir = os.scandir
-
-    def swapped(folder: int) -> nullcontext[list[os.DirEntry[str]]]:
-        listed = [*scandir(folder)]
-        if not (out / "aside").exists():
-            (out / "d").rename(out / "aside")
-            (out / "d").symlink_to(out / "extra")
-        return nullcontext(listed)
-
-    monkeypatch.setattr(os, "scandir", swapped)
-    with pytest.raises(OSError, match=str(out / "d")):
-        survey(out, paths_of("d/f"))
-
-
-def test_folders_of_any_depth_are_listed_with_few_descriptors(tmp_path: Path) -> None:
-    deepest = ("d",) * 200
-    tmp_path.joinpath(*deepest).mkdir(parents=True)
-    tmp_path.joinpath(*deepest[:100], "e").mkdir()
-    paths = paths_of(folders=["/".join(deepest), "/".join((*deepest[:100], "e"))])
-    with more_descriptors(16):
-        assert [*survey(tmp_path, paths).kinds.values()] == ["folder"] * 202
-
-
 def test_what_the_tree_lacks_is_deleted_on_request(gateway: str, root_of: Callable[..., str], out: Path) -> None:
     (out / "extra/loop").symlink_to("../..")
     assert restore(gateway, root_of(FILES), out, delete=Deletion()).deleted == 2
@@ -182,7 +121,7 @@ def test_files_in_the_place_of_folders_are_replaced_on_request_only(
 def test_an_attempt_that_fails_in_place_is_continued(
     gateway: str, client: Client, tmp_path: Path, existed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filling, "REQUEST_BYTES", 1)  # one payload a request
+    monkeypatch.setattr(restoring, "REQUEST_BYTES", 1)  # one payload a request
     out = tmp_path / "out"
     files = {f"f{number:02}": b"content %d" % number for number in range(40)}
     if existed:
@@ -204,7 +143,7 @@ def test_an_attempt_that_fails_in_place_is_continued(
 def test_long_files_and_repeated_payloads_come_in_several_requests(
     gateway: str, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filling, "REQUEST_BYTES", MIB)
+    monkeypatch.setattr(restoring, "REQUEST_BYTES", MIB)
     chunks = [os.urandom(MIB) for _ in range(5)] + [b"the end"]
     cids = [client.put_payload(chunk) for chunk in chunks]
     payload = os.urandom(5 * MIB + 1)
@@ -375,71 +314,3 @@ def test_a_private_folder_is_private_when_it_is_moved_into_a_destination(
         (tmp_path / "dest" / "private" / "x").unlink()
         (tmp_path / "dest" / "private").rmdir()
     assert modes == [0o700, 0o700]
-
-
-XATTR = {"user.note": b"n"}
-
-
-@pytest.mark.parametrize(
-    ("name", "options"), [("unlink", {"delete": Deletion()}), ("setxattr", {"extras": Extras(xattrs=True)})]
-)
-def test_a_cancelled_restore_stops_in_the_middle(
-    name: str,
-    options: dict[str, Any],
-    gateway: str,
-    root_of: Callable[..., str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    files = {f"f{number}": b"x" for number in range(200)}
-    root = root_of(files, records={path: {"kind": "file", "xattrs": XATTR} for path in files})
-    (out := tmp_path / "out").mkdir()
-    (out / "folder").mkdir()
-    for number in range(200):
-        (out / f"mine{number}").touch()
-        (out / f"folder/{number}").touch()
-    do = getattr(os, name)
-    called: list[object] = []
-
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
-
-        async def cancel() -> None:
-            call.cancel()
-            for _ in range(10):
-                await asyncio.sleep(0)  # until the cancellation has reached what waits for the thread
-
-        def cancelled_in(*args: Any, **words: Any) -> None:  # noqa: ANN401
-            if not called:
-                asyncio.run_coroutine_threadsafe(cancel(), loop).result()
-            called.append(args)
-            do(*args, **words)
-
-        async with AsyncClient(gateway) as client:
-            call = asyncio.ensure_future(restore_folder(client, root, out, **options))
-            monkeypatch.setattr(os, name, cancelled_in)
-            with pytest.raises(asyncio.CancelledError):
-                await call
-
-    asyncio.run(run())
-    assert len(called) == 1
-
-
-def test_folders_that_are_not_removed_after_all_have_their_modes_again(tmp_path: Path) -> None:
-    for name in ("a", "a/b"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "file").touch()
-    for name in ("a/b", "a"):
-        (tmp_path / name).chmod(0o550)
-    seen: list[int] = []
-
-    def check(count: int) -> None:
-        seen.append(count)
-        if len(seen) == 2:
-            raise InterruptedError
-
-    with TreeCursor.at(tmp_path) as cursor, pytest.raises(InterruptedError):
-        remove_tree(cursor.folder, "a", check)
-    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("a", "a/b")] == [0o550] * 2
-    assert not (tmp_path / "a/file").exists()
-    assert (tmp_path / "a/b/file").exists()

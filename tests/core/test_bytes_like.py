@@ -15,6 +15,7 @@ import pytest
 from coregw import _core
 from coregw._core import Cid, List, Map, PageCache, payload_cid
 from coregw.folders.tree import survey
+from listing_pages import listing
 from tables import rows
 
 STUB = Path(_core.__file__).with_name("_core.pyi")
@@ -74,19 +75,10 @@ def folder_answer(b: As) -> object:
         return _core.FolderUpload(survey(Path(folder))).answer(b(b"\0"))
 
 
-def link(b: As) -> object:
-    with tempfile.TemporaryDirectory() as folder:
-        writer = _core.FolderWriter(folder)
-        writer.add_link(["link"], b(b"target"))
-        writer.start()
-        writer.finish()
-        return Path(folder, "link").readlink()
-
-
 def sink(b: As, *, method: str = "write") -> object:
     with tempfile.TemporaryDirectory() as folder:
         writer = _core.FolderWriter(folder)
-        writer.add_file(["file"], [(HELLO, None)])
+        writer.add_listed(listing({"file": HELLO}), 0)
         writer.start()
         request = writer.request(1 << 20, 1 << 20)
         assert request is not None
@@ -159,7 +151,6 @@ CALLS: dict[str, Callable[[As], object]] = {
     "FolderListing.add_files": lambda b: _core.FolderListing(M.root).add_files(b(SCAN), b(b"{}")),
     "FolderListing.add_records": lambda b: _core.FolderListing(M.root).add_records(b(SCAN), b(b"{}")),
     "FolderListing.supply_record": lambda b: _core.FolderListing(M.root).supply_record(HELLO, b(b"record")),
-    "FolderWriter.add_link": link,
     "PayloadSink.write": sink,
     "PayloadSink.writelines": partial(sink, method="writelines"),
     "chunk_sizes": lambda b: _core.chunk_sizes(b(bytes(300_000))),

@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-import base64
-import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import coregw
 from coregw import Map, _core
 from coregw.errors import InvalidInput
+from listing_pages import page
 
-PROFILE = "core.scan/v0alpha1"
+HELPERS = Path(__file__).parent.parent / "helpers"
 CID = coregw.payload_cid(b"hello")
 RECORDS = Map({f"f{number}": _core.encode_attributes("file", size=5)[0] for number in range(5)})
 FILES = Map(dict.fromkeys((f"f{number}" for number in range(5)), CID) | {".coregw/attributes": RECORDS.root})
 OTHER = Map(dict.fromkeys((f"f{number}" for number in range(7)), CID))
 
 Segments = Sequence[str]
-
-
-def page(tree: Map, after: Segments | None = None, limit: int = 2, prefix: Segments = ()) -> tuple[bytes, bytes]:
-    """A request for a page of a listing, and its result."""
-    found = tree.scan(list(prefix), after=None if after is None else list(after), limit=limit)
-    link = {"/": tree.root}
-    asked: dict[str, Any] = {"prefix": list(prefix)} | ({} if after is None else {"after": list(after)})
-    step = {"kind": "map_scan", "from": link, "target": link, **asked, "limit": limit, "more": found.more}
-    evidence = {
-        "evidence_kind": "tree",
-        "evidence_backend": "sha2-256",
-        "proof": base64.b64encode(found.proof).decode(),
-    }
-    prooflist = {"root": link, "query": f"scan:{'/'.join(prefix)}", "steps": [step | evidence]}
-    entries = [{"segments": segments, "target": target} for segments, target in found.entries]
-    result = {"profile": PROFILE, "entries": entries, "more": found.more, "prooflist": prooflist}
-    request = {"profile": PROFILE, "root": tree.root, **asked, "limit": limit}
-    return json.dumps(request).encode(), json.dumps(result).encode()
 
 
 def test_both_maps_are_listed_page_by_page() -> None:
@@ -105,5 +86,13 @@ is_taken.append(True)
 thread.join()
 """
     run = [sys.executable, "-c", code]
-    done = subprocess.run(run, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        run,
+        cwd=Path(__file__).parent,
+        env={**os.environ, "PYTHONPATH": str(HELPERS)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert (done.returncode, done.stdout) == (0, "1000\n"), done.stderr

@@ -13,24 +13,21 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from coregw._core import FolderUpload, StatCache
+from coregw._core import FolderUpload, FolderWriter
 from coregw.durability import NewFile
 from coregw.folders.tree import Recorded, Survey
 
 __all__ = [
     "RACY_NANOSECONDS",
-    "Entry",
     "RestoreCache",
-    "State",
     "UploadCache",
     "cache_file",
     "cache_folder",
-    "state_of",
 ]
 
 RACY_NANOSECONDS: Final = 2_000_000_000
@@ -55,79 +52,39 @@ def cache_file(folder: Path, options: str) -> Path:
     return cache_folder() / "stat" / name
 
 
-State = tuple[int, int, int, int]
-"""Inode, size in bytes, and times of modification and change in nanoseconds since 1970."""
-
-
-def state_of(status: os.stat_result) -> State:
-    """Return what tells whether a file has changed."""
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-Entry = tuple[str, State, str]
-"""The path of a file, its state, and its target."""
-
-
+@dataclass(frozen=True, slots=True)
 class RestoreCache:
     """The cache of one folder.
 
-    Args:
-        file: Where it is kept; None keeps nothing, and knows nothing.
+    Attributes:
+        file: Where it is kept.
         folder: The absolute path of the folder.
     """
 
-    def __init__(self, file: Path | None, folder: Path) -> None:
-        self._file = file
-        self._states = None if file is None else StatCache(file, folder)
+    file: Path
+    folder: Path
 
     @classmethod
     def of(cls, folder: Path) -> Self:
-        """Open the cache of a folder in the user's folder for caches. Never fails: it may know nothing."""
+        """Return the cache of a folder in the user's folder for caches, which may know nothing."""
         absolute = Path(os.path.abspath(folder))  # noqa: PTH100 - does not resolve links
         return cls(cache_file(absolute, "restored"), absolute)
 
-    @classmethod
-    def none(cls) -> Self:
-        """Return a cache that knows nothing and keeps nothing."""
-        return cls(None, Path())
+    def prepare(self) -> None:
+        """Make the folder of the file. A failure is ignored."""
+        with suppress(OSError):
+            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether `save` writes anything."""
-        return self._states is not None
-
-    def find(self, path: str, status: os.stat_result) -> str | None:
-        """Return the target of a file that has not changed since it was noted; None if it has to be read."""
-        return None if self._states is None else self._states.find(path, state_of(status))
-
-    def add(self, entries: Sequence[Entry]) -> None:
-        """Add files to what `save` writes. A failure is ignored, and then nothing is saved."""
-        if self._file is None or self._states is None:
-            return
-        try:
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._states.add(entries)
-        except OSError:
-            self._states = None
-
-    def save(self, before: int) -> None:
-        """Replace the cache by the files that were added, atomically. A failure is ignored.
+    def save(self, writer: FolderWriter, clock: Path) -> None:
+        """Replace the cache, atomically. A failure is ignored.
 
         Args:
-            before: The file system's time, in nanoseconds since 1970: no later change has an earlier time.
+            writer: Has restored the folder.
+            clock: A folder of this user on its file system.
         """
-        if self._file is None or self._states is None:
-            return
-        with suppress(OSError):
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with NewFile(self._file, replaces=True) as new:
-                self._states.save(new.partial, before)
-                new.commit()
-
-    def discard(self) -> None:
-        """Forget the files that were added. Idempotent."""
-        if self._states is not None:
-            self._states.discard()
+        with suppress(OSError), NewFile(self.file, replaces=True) as new:
+            writer.save_cache(new.partial, clock, self.folder)
+            new.commit()
 
 
 class UploadCache:

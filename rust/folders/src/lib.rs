@@ -41,13 +41,21 @@ pub mod plan;
 #[cfg(unix)]
 pub mod reading;
 #[cfg(unix)]
+pub mod removal;
+#[cfg(unix)]
 pub mod restore;
+#[cfg(unix)]
+mod rights;
 #[cfg(unix)]
 pub mod stat_file;
 #[cfg(unix)]
 pub mod survey;
 #[cfg(unix)]
+pub mod symlinks;
+#[cfg(unix)]
 pub mod top;
+#[cfg(unix)]
+pub mod update;
 #[cfg(unix)]
 pub mod upload;
 #[cfg(unix)]

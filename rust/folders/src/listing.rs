@@ -3,13 +3,14 @@
 use coregw_core::{Cid, Error, Kind, Result, RootCid};
 use coregw_ops as ops;
 
+use crate::attributes::Entry;
 use crate::join::{FolderEntry, FolderJoin, PathKind, Records};
 use crate::metadata::Metadata;
-use crate::plan::{Files, Placement, Plan, TOP};
+use crate::plan::{Content, Files, ListFile, Placement, Plan, TOP};
 use crate::writer::Writing;
 
 /// The name of the folder for incomplete files in a destination: `coregw.client.folders.names.INSIDE`.
-const INCOMPLETE: &str = ".coregw.partial";
+pub(crate) const INCOMPLETE: &str = ".coregw.partial";
 
 /// The listings of a folder's two maps (protocol section 7), verified and joined page by page.
 pub struct Listing {
@@ -120,17 +121,16 @@ impl Listing {
         Ok((count, last))
     }
 
-    /// Adds the files of one payload and the folders that are joined to what a writer writes, and returns the other
-    /// entries: links, nested maps, files that are lists, and folders that have no attributes because they are moved.
-    /// O(entries).
+    /// Adds the entries that are joined to what a writer writes, and returns what has to be asked for: nested maps, and the
+    /// payloads of files that are lists. O(entries).
     ///
     /// # Errors
     /// [`Error::Input`] as [`Writing::add_file`]; if a path is a file and a folder, or that of the folder for incomplete
     /// files; or as [`FolderJoin::next_entry`].
-    pub fn add_to(&mut self, work: &Writing, below: u32, placement: Placement) -> Result<Vec<FolderEntry>> {
+    pub fn add_to(&mut self, work: &Writing, below: u32, placement: Placement) -> Result<Wanted> {
         let Self { join, leaf, .. } = self;
         let (mut files, mut plan) = work.planned();
-        let mut others = Vec::new();
+        let mut wanted = Wanted::default();
         while let Some(entry) = join.next_entry()? {
             let path = &entry.segments;
             if below == TOP && path.first().is_some_and(|first| first == INCOMPLETE) {
@@ -142,39 +142,72 @@ impl Listing {
             if matches!(entry.kind, PathKind::File | PathKind::Link) {
                 leaf.clone_from(path);
             }
-            if !add_entry(work, (&mut plan, &mut files), below, &entry, placement)? {
-                others.push(entry);
-            }
+            add_entry(work, (&mut plan, &mut files), below, entry, placement, &mut wanted)?;
         }
-        Ok(others)
+        // What is recorded of a nested map itself comes before what the map above has recorded of its path.
+        if let Some(own) = join.top() {
+            plan.note_records(own);
+            plan.add_folder(below, &[], work.top.extras.metadata(own))?;
+        }
+        Ok(wanted)
     }
 }
 
-/// Adds an entry that is a folder, or a file of one payload.
+/// What a writer needs besides what is joined.
+#[derive(Default)]
+pub struct Wanted {
+    /// Nested maps: the number of the folder that each is, how many folders it is below in the map that it is nested in, and
+    /// its root.
+    pub maps: Vec<(u32, usize, Cid)>,
+    /// Files that are lists: the number by which the payloads of each are supplied, the path, the list, and the
+    /// size that is recorded.
+    pub lists: Vec<(u32, String, Cid, Option<u64>)>,
+}
+
 fn add_entry(
     work: &Writing,
     (plan, files): (&mut Plan, &mut Files),
     below: u32,
-    entry: &FolderEntry,
+    entry: FolderEntry,
     placement: Placement,
-) -> Result<bool> {
-    let (path, known) = (&entry.segments, entry.attributes.as_deref());
-    let attributes = known.map_or_else(Metadata::default, |known| {
-        let is_executable = known.is_exec_bit();
-        let mode = known.mode.filter(|_| !is_executable).map(u32::from);
-        Metadata { mode, mtime: known.mtime, is_executable }
-    });
-    match (entry.kind, &entry.target) {
-        (PathKind::File, Some(target)) if target.root().is_none() => {
-            let part = (*target, known.and_then(|known| known.size));
-            work.add_file((plan, files), (below, path), (&[part], None), attributes, placement)?;
-            Ok(true)
+    wanted: &mut Wanted,
+) -> Result<()> {
+    let FolderEntry { segments: path, kind, target, attributes: known } = entry;
+    let extras = &work.top.extras;
+    let attributes = known.as_ref().map_or_else(Metadata::default, |known| extras.metadata(known));
+    if let Some(known) = &known {
+        plan.note_records(known);
+    }
+    if matches!(kind, PathKind::Folder | PathKind::Map) {
+        let number = plan.add_folder(below, &path, attributes)?;
+        wanted.maps.extend(target.map(|target| (number, path.len(), target)));
+        return Ok(());
+    }
+    let place = plan.place(below, &path)?;
+    if let Some(known) = known.as_ref().filter(|_| extras.xattrs && kind == PathKind::File) {
+        for name in known.xattrs.keys().filter(|name| !extras.restores(name)) {
+            let first = || (plan.path(place.0, &place.1), 0);
+            files.unrestored.entry(name.clone()).or_insert_with(first).1 += 1;
         }
-        (PathKind::Folder, _) => {
-            let number = plan.folder(below, path)?;
-            plan.folders[number as usize].attributes = attributes;
-            Ok(below != TOP || path.len() > 1 || !work.is_moved)
+    }
+    match (target, known.as_ref().map(|known| &known.entry)) {
+        (None, Some(Entry::Link(link))) => plan.add_link(place, link.clone(), attributes, placement),
+        (None, _) => Ok(()),
+        (Some(list), _) if list.root().is_some() => {
+            let number = files.listed;
+            files.listed += 1;
+            wanted.lists.push((number, plan.path(place.0, &place.1), list, known.and_then(|known| known.size)));
+            let mut file = ListFile { place: place.clone(), target: list, attributes: attributes.clone(), item: None };
+            if plan.held.is_some() {
+                let content = Content::File(Vec::new(), Some(Box::new(list)));
+                file.item = Some(plan.hold(place, content, attributes)?);
+            }
+            files.lists.insert(number, file);
+            Ok(())
         }
-        _ => Ok(false),
+        (Some(payload), _) => {
+            let part = (payload, known.and_then(|known| known.size));
+            work.add_file((plan, files), place, (&[part], None), attributes, placement)
+        }
     }
 }

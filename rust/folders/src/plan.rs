@@ -1,7 +1,9 @@
-//! What a writer is to make: folders, symbolic links, kept files, and new files with the payloads that they consist of. Files
-//! that are added before any of them is requested make one batch.
+//! What a writer is to make: folders, symbolic links, and files with the payloads that they consist of. Files that are added
+//! before any of them is requested make one batch.
+//!
+//! Where something may be there already, files and links are held as [`HeldItem`]s until that is known: see [`crate::update`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,8 +12,10 @@ use std::sync::{Arc, Mutex};
 
 use coregw_core::{Cid, Error, InputCode, Result};
 
+use crate::attributes::{Attributes, Entry};
 use crate::join::shown;
-use crate::metadata::{FileIdentity, FileStat, Metadata};
+use crate::metadata::{Extras, FileIdentity, FileStat, Metadata};
+use crate::stat_file::Stat;
 
 /// The number of the folder that everything is below.
 pub const TOP: u32 = 0;
@@ -23,17 +27,81 @@ pub struct Folder {
     pub depth: u32,
     pub(crate) name: CString,
     pub(crate) exists: bool,
+    /// Whether something else has its name.
+    pub(crate) is_blocked: bool,
+    /// Whether the tree says more of it than that something is in it.
+    pub(crate) is_listed: bool,
     pub(crate) attributes: Metadata,
 }
 
-/// A file or link that stays as it is, but for its attributes.
-pub struct Kept {
+impl Folder {
+    /// Whether there is something to set, or to remove.
+    pub(crate) fn is_changed(&self, extras: &Extras) -> bool {
+        !self.attributes.is_empty() || self.is_listed && extras.xattrs
+    }
+}
+
+/// A file or link of a tree, and what has its name.
+pub(crate) struct HeldItem {
     pub(crate) folder: u32,
     pub(crate) name: CString,
-    /// Which file it is; none if any will do.
-    pub identity: Option<FileIdentity>,
     pub(crate) attributes: Metadata,
-    pub(crate) is_link: bool,
+    pub(crate) content: Content,
+    pub(crate) found: Occupant,
+    /// Whether what was found is what the tree has.
+    pub(crate) is_right: bool,
+    /// Whether it is neither made nor kept: a link that leads out of the tree.
+    pub(crate) is_left_out: bool,
+}
+
+/// What an item is to be.
+pub(crate) enum Content {
+    /// A file of these payloads, and the root of their list, if they are of one.
+    File(Vec<(Cid, Option<u64>)>, Option<Box<Cid>>),
+    /// A link to this target.
+    Link(CString),
+}
+
+impl HeldItem {
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self.content, Content::File(..))
+    }
+
+    /// The size of a file; none if it is not known.
+    pub(crate) fn size(&self) -> Option<u64> {
+        let Content::File(parts, _) = &self.content else { return Some(0) };
+        parts.iter().try_fold(0u64, |sum, (_, size)| Some(sum.saturating_add((*size)?)))
+    }
+
+    /// The target of a file in the folder's map.
+    pub(crate) fn target(&self) -> Option<&Cid> {
+        match &self.content {
+            Content::File(parts, list) => list.as_deref().or_else(|| parts.first().map(|(cid, _)| cid)),
+            Content::Link(_) => None,
+        }
+    }
+
+    /// Whether something is there until a file or link takes its place.
+    pub(crate) fn is_replaced(&self) -> bool {
+        !matches!(self.found, Occupant::Nothing | Occupant::Folder)
+    }
+}
+
+/// What has the name of an item.
+pub(crate) enum Occupant {
+    Nothing,
+    Folder,
+    Link(CString),
+    File(FoundFile),
+    Other,
+}
+
+/// A file that was found.
+#[derive(Clone, Copy)]
+pub(crate) struct FoundFile {
+    pub(crate) identity: FileIdentity,
+    pub(crate) stat: Stat,
+    pub(crate) mode: u32,
 }
 
 /// A symbolic link.
@@ -59,8 +127,14 @@ pub enum Placement {
 /// All of it.
 pub struct Plan {
     pub(crate) folders: Vec<Folder>,
-    pub(crate) kept: Vec<Kept>,
+    /// Files and links, if they are held.
+    pub(crate) items: Vec<HeldItem>,
+    /// Where items are in `items`, by folder and name; none if they are not held.
+    pub(crate) held: Option<HashMap<(u32, CString), u32>>,
     pub(crate) links: Vec<Link>,
+    /// Whether attributes were added, and whether any of them say more than that a file is executable, or what a link is.
+    pub(crate) has_records: bool,
+    pub(crate) has_full_records: bool,
     /// Folders that have been made; those after them have not.
     pub made: usize,
     /// Where folders are in `folders`, by parent and name.
@@ -70,14 +144,30 @@ pub struct Plan {
     last: (u32, Vec<String>, u32),
 }
 
-impl Plan {
-    pub(crate) fn new() -> Self {
-        let top =
-            Folder { parent: TOP, depth: 0, name: CString::default(), exists: true, attributes: Metadata::default() };
+impl Folder {
+    fn new(parent: u32, depth: u32, name: CString) -> Self {
         Self {
-            folders: vec![top],
-            kept: Vec::new(),
+            parent,
+            depth,
+            name,
+            exists: false,
+            is_blocked: false,
+            is_listed: false,
+            attributes: Metadata::default(),
+        }
+    }
+}
+
+impl Plan {
+    /// An empty plan; whether files and links `are_held`.
+    pub(crate) fn new(are_held: bool) -> Self {
+        Self {
+            folders: vec![Folder { exists: true, ..Folder::new(TOP, 0, CString::default()) }],
+            items: Vec::new(),
+            held: are_held.then(HashMap::new),
             links: Vec::new(),
+            has_records: false,
+            has_full_records: false,
             made: 0,
             numbers: HashMap::new(),
             last: (TOP, Vec::new(), TOP),
@@ -91,15 +181,17 @@ impl Plan {
             return Ok(self.last.2);
         }
         let mut at = self.known(below)?;
-        for segment in segments {
+        for (place, segment) in segments.iter().enumerate() {
             let key = (at, self.name(segment, below, segments)?);
+            if self.held.as_ref().is_some_and(|held| held.contains_key(&key)) {
+                return Err(self.refused(below, &segments[..=place], BOTH));
+            }
             at = match self.numbers.get(&key) {
                 Some(&number) => number,
                 None => {
                     let number = count(self.folders.len())?;
                     let depth = self.folders[at as usize].depth + 1;
-                    let attributes = Metadata::default();
-                    self.folders.push(Folder { parent: at, depth, name: key.1.clone(), exists: false, attributes });
+                    self.folders.push(Folder::new(at, depth, key.1.clone()));
                     self.numbers.insert(key, number);
                     number
                 }
@@ -109,30 +201,25 @@ impl Plan {
         Ok(at)
     }
 
-    /// Adds a folder as [`Plan::folder`], with what is known of it; `exists`: it is there already.
+    /// Notes what a record says.
+    pub(crate) fn note_records(&mut self, known: &Attributes) {
+        self.has_records = true;
+        self.has_full_records |= known.entry == Entry::Folder || known.size.is_some() || known.mtime.is_some();
+    }
+
+    /// Adds a folder as [`Plan::folder`], with what is recorded of it.
     ///
     /// # Errors
     /// [`Error::Input`] if a segment can't be a file name, or no folder has the number `below`.
-    pub fn add_folder(&mut self, below: u32, segments: &[String], known: Metadata, exists: bool) -> Result<u32> {
+    pub fn add_folder(&mut self, below: u32, segments: &[String], recorded: Metadata) -> Result<u32> {
         let number = self.folder(below, segments)?;
         let folder = &mut self.folders[number as usize];
-        if !known.is_empty() {
-            folder.attributes = known;
-        }
-        folder.exists |= exists;
+        (folder.attributes, folder.is_listed) = (recorded, true);
         Ok(number)
     }
 
-    /// The number of the folder above another.
-    ///
-    /// # Errors
-    /// [`Error::Input`] if no folder has this number.
-    pub fn above(&self, folder: u32) -> Result<u32> {
-        Ok(self.folders[self.known(folder)? as usize].parent)
-    }
-
     /// The number of a folder in another, if it was added.
-    pub fn folder_in(&self, folder: u32, name: &str) -> Option<u32> {
+    pub fn folder_in(&self, folder: u32, name: &[u8]) -> Option<u32> {
         self.numbers.get(&(folder, CString::new(name).ok()?)).copied()
     }
 
@@ -142,33 +229,63 @@ impl Plan {
         self.folders.get(folder as usize).map(|_| folder).ok_or_else(what)
     }
 
-    /// Adds what stays. `file` is none for a link, and otherwise which file it has to be.
-    pub fn keep(
-        &mut self,
-        (below, path): (u32, &[String]),
-        attributes: Metadata,
-        file: Option<Option<FileIdentity>>,
-    ) -> Result<()> {
-        let (folder, name) = self.place(below, path)?;
-        self.kept.push(Kept { folder, name, identity: file.flatten(), attributes, is_link: file.is_none() });
-        Ok(())
-    }
-
-    /// Adds a symbolic link with this path below a folder.
+    /// Holds a file or link until it is known what is there.
     ///
     /// # Errors
-    /// [`Error::Input`] if a segment can't be a file name, or the target contains a NUL.
+    /// [`Error::Input`] if the tree has its path already.
+    pub(crate) fn hold(
+        &mut self,
+        (folder, name): (u32, CString),
+        content: Content,
+        attributes: Metadata,
+    ) -> Result<u32> {
+        let number = count(self.items.len())?;
+        let key = (folder, name.clone());
+        let is_folder = self.numbers.contains_key(&key);
+        let Some(held) = &mut self.held else { return Err(Error::request("the writer holds nothing")) };
+        if is_folder || held.insert(key, number).is_some() {
+            let why = if is_folder { BOTH } else { "the tree has this path twice" };
+            return Err(self.refused(folder, &[text(&name)], why));
+        }
+        let found = Occupant::Nothing;
+        self.items.push(HeldItem { folder, name, attributes, content, found, is_right: false, is_left_out: false });
+        Ok(number)
+    }
+
+    /// The number of an item in a folder, if it is held.
+    pub(crate) fn item_in(&self, folder: u32, name: &[u8]) -> Option<u32> {
+        self.held.as_ref()?.get(&(folder, CString::new(name).ok()?)).copied()
+    }
+
+    /// Adds a symbolic link with this name in a folder, or holds it.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if the target contains a NUL, or as [`Plan::hold`].
     pub fn add_link(
         &mut self,
-        (below, path): (u32, &[String]),
+        (folder, name): (u32, CString),
         target: Vec<u8>,
         attributes: Metadata,
         at: Placement,
     ) -> Result<()> {
-        let (folder, name) = self.place(below, path)?;
-        let target = CString::new(target).map_err(|_| self.refused(below, path, "the link's target contains a NUL"))?;
-        self.links.push(Link { folder, name, target, attributes, placement: at });
+        let target = CString::new(target)
+            .map_err(|_| self.refused(folder, &[text(&name)], "the link's target contains a NUL"))?;
+        if self.held.is_some() {
+            return self.hold((folder, name), Content::Link(target), attributes).map(drop);
+        }
+        self.plan_link((folder, name), target, attributes, at);
         Ok(())
+    }
+
+    /// Adds a symbolic link that is made.
+    pub(crate) fn plan_link(
+        &mut self,
+        (folder, name): (u32, CString),
+        target: CString,
+        attributes: Metadata,
+        placement: Placement,
+    ) {
+        self.links.push(Link { folder, name, target, attributes, placement });
     }
 
     /// The folder and the name of an item with this path below a folder.
@@ -220,6 +337,8 @@ impl Plan {
         names.join("/")
     }
 }
+
+const BOTH: &str = "it is both a file and a folder";
 
 fn text(name: &CString) -> String {
     OsStr::from_bytes(name.as_bytes()).to_string_lossy().into_owned()
@@ -351,8 +470,22 @@ pub struct Files {
     pub bytes: u64,
     pub(crate) has_unknown_sizes: bool,
     pub(crate) draft: BatchDraft,
+    /// Files that are lists whose payloads are not known yet.
+    pub(crate) lists: HashMap<u32, ListFile>,
+    pub(crate) listed: u32,
+    /// Extended attributes of files and links that are not restored: where the first is, and how many there are.
+    pub(crate) unrestored: BTreeMap<String, (String, u64)>,
     /// The batch that is being requested, and its payload to request next.
     pub open: Option<(Arc<Batch>, usize)>,
+}
+
+/// A file that is a list.
+pub(crate) struct ListFile {
+    pub(crate) place: (u32, CString),
+    pub(crate) target: Cid,
+    pub(crate) attributes: Metadata,
+    /// The item that it is held as, if all are.
+    pub(crate) item: Option<u32>,
 }
 
 /// Files that wait to be requested, from which on nobody should add more.

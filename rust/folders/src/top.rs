@@ -12,21 +12,27 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustix::fs::{self, AtFlags, OFlags, RenameFlags};
+use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
 
 use crate::beneath::{Beneath, open_folder_in};
-use crate::metadata::FileStat;
+use crate::metadata::{Extras, FileStat};
 use crate::parallel::locked;
-use crate::plan::{Created, Folder, Kept, Placement, Plan, PlannedFile, TOP};
+use crate::plan::{Content, Created, Folder, HeldItem, Occupant, Placement, Plan, PlannedFile, TOP};
+use crate::rights::{self, Rights};
+use crate::stat_file::Stat;
 
 /// Does not block on a named pipe.
 const OPEN_FILE: OFlags = OFlags::WRONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
 /// The folder that everything is below, and the one for incomplete files.
 pub struct Top {
-    top: Beneath,
+    pub(crate) top: Beneath,
     incomplete: Option<Beneath>,
+    /// What is set besides modes and times.
+    pub(crate) extras: Extras,
+    /// Rights that were given to folders that exist, if any may be.
+    rights: Option<Rights>,
     /// Files that stay open until they are complete.
     open_files: AtomicUsize,
 }
@@ -76,18 +82,36 @@ impl LastFolder {
 
 impl Top {
     /// Opens both. The paths themselves are the caller's own, and may lead through links.
-    pub fn open(top: &Path, incomplete: Option<&Path>) -> Result<Self, RestoreFailure> {
-        let open =
-            |path: &Path| Beneath::new(path).map_err(|error| RestoreFailure::os(&error, &path.to_string_lossy()));
-        Ok(Self { top: open(top)?, incomplete: incomplete.map(open).transpose()?, open_files: AtomicUsize::new(0) })
+    ///
+    /// # Errors
+    /// One can't be opened.
+    pub fn open(
+        top: &Path,
+        incomplete: Option<&Path>,
+        extras: Extras,
+        gives_rights: bool,
+    ) -> Result<Self, RestoreFailure> {
+        let (top, incomplete) = (open(top)?, incomplete.map(open).transpose()?);
+        let rights = gives_rights.then(Rights::default);
+        Ok(Self { top, incomplete, extras, rights, open_files: AtomicUsize::new(0) })
     }
 
-    /// The folder `number` of a plan.
-    fn folder<'a>(
+    /// The folder `number` of a plan. One that this user may not enter gets the rights for that.
+    pub(crate) fn folder<'a>(
         &'a self,
         plan: &Plan,
         number: u32,
         last: &'a mut LastFolder,
+    ) -> Result<BorrowedFd<'a>, RestoreFailure> {
+        self.open_folder(plan, number, last, self.rights.as_ref())
+    }
+
+    fn open_folder<'a>(
+        &'a self,
+        plan: &Plan,
+        number: u32,
+        last: &'a mut LastFolder,
+        rights: Option<&Rights>,
     ) -> Result<BorrowedFd<'a>, RestoreFailure> {
         let mut below = Vec::new();
         let mut at = number;
@@ -105,10 +129,44 @@ impl Top {
         for &number in below.iter().rev() {
             let Folder { parent, depth, name, .. } = &plan.folders[number as usize];
             let above = last.0.last().map_or(self.top.as_fd(), |opened| opened.folder.as_fd());
-            let folder = open_folder_in(above, name).map_err(|error| failure(plan, *parent, name, error))?;
+            let mut opened = open_folder_in(above, name);
+            if let (Err(Errno::ACCESS), Some(rights)) = (&opened, rights)
+                && let Some(mode) = rights::allow(above, name)
+            {
+                rights.note(number, mode);
+                opened = open_folder_in(above, name);
+            }
+            let folder = opened.map_err(|error| failure(plan, *parent, name, error))?;
             last.push(OpenFolder { number, depth: *depth, folder });
         }
         Ok(last.0.last().map_or(self.top.as_fd(), |opened| opened.folder.as_fd()))
+    }
+
+    /// The folder `number` of a plan, which exists, with these rights of its owner.
+    pub(crate) fn folder_with<'a>(
+        &'a self,
+        plan: &Plan,
+        number: u32,
+        wanted: Mode,
+        last: &'a mut LastFolder,
+    ) -> Result<BorrowedFd<'a>, RestoreFailure> {
+        let folder = self.folder(plan, number, last)?;
+        if let Some(rights) = &self.rights {
+            rights.give(number, folder, wanted).map_err(|error| of_folder(plan, number, error))?;
+        }
+        Ok(folder)
+    }
+
+    /// Takes the rights back that were given. Idempotent. A folder that is not there any more is left out.
+    pub fn take_back_rights(&self, plan: &Plan) {
+        let Some(rights) = &self.rights else { return };
+        let mut last = LastFolder::default();
+        // Those below others first: nobody can enter them afterwards.
+        for (number, mode) in rights.take().into_iter().rev() {
+            if let Ok(folder) = self.open_folder(plan, number, &mut last, None) {
+                let _ = rights::take_back(folder, mode);
+            }
+        }
     }
 
     /// Makes the folders of a plan that do not exist and have not been made, and protects those that do, until the work
@@ -135,7 +193,7 @@ impl Top {
 
     /// Sets the attributes of folders: those below others first, since a change inside a folder changes its time. Those at
     /// the top that are still moved keep the mode that they were made with: nobody may move a folder without the
-    /// permission to write to it.
+    /// permission to write to it. Those of the top folder itself come last: see [`Top::finish_top`].
     pub fn finish_folders(
         &self,
         plan: &Plan,
@@ -144,15 +202,54 @@ impl Top {
     ) -> Result<(), RestoreFailure> {
         let mut last = LastFolder::default();
         for (number, folder) in plan.folders.iter().enumerate().rev().take_while(|_| !is_stopped()) {
-            if !(folder.attributes.is_empty() || is_moved && folder.parent == TOP) {
+            let is_last = number == TOP as usize || is_moved && folder.parent == TOP;
+            if !is_last && folder.is_changed(&self.extras) {
                 let opened = self.folder(plan, number as u32, &mut last)?;
                 folder
                     .attributes
-                    .set_folder(opened)
+                    .set_folder(opened, &self.extras)
                     .map_err(|error| failure(plan, folder.parent, &folder.name, error))?;
+                if let Some(rights) = self.rights.as_ref().filter(|_| folder.attributes.mode.is_some()) {
+                    rights.leave(number as u32);
+                }
             }
         }
         Ok(())
+    }
+
+    /// Sets the attributes of the folders in a folder that what is at the top was moved to.
+    ///
+    /// # Errors
+    /// One is not there any more, or the system refuses something.
+    pub fn finish_moved(&self, plan: &Plan, to: &Path) -> Result<(), RestoreFailure> {
+        let to = open(to)?;
+        let at_top = |folder: &&Folder| folder.parent == TOP && folder.is_changed(&self.extras);
+        for folder in plan.folders.iter().skip(1).filter(at_top) {
+            open_folder_in(&to, &folder.name)
+                .and_then(|opened| folder.attributes.set_folder(opened.as_fd(), &self.extras))
+                .map_err(|error| failure(plan, TOP, &folder.name, error))?;
+        }
+        Ok(())
+    }
+
+    /// Gives a folder, before all content gets there at once, the mode that it has meanwhile: no looser than in the end.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn prepare_top(&self, plan: &Plan, top: &Path) -> Result<(), RestoreFailure> {
+        plan.folders[TOP as usize].attributes.prepare_folder(&open(top)?).map_err(|error| of_folder(plan, TOP, error))
+    }
+
+    /// Sets what is recorded of the top folder itself: nothing in it changes after that.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn finish_top(&self, plan: &Plan, top: &Path) -> Result<(), RestoreFailure> {
+        let attributes = &plan.folders[TOP as usize].attributes;
+        if !plan.folders[TOP as usize].is_changed(&self.extras) {
+            return Ok(());
+        }
+        attributes.set_folder(open(top)?.as_fd(), &self.extras).map_err(|error| of_folder(plan, TOP, error))
     }
 
     /// Opens a file for writing; the first call creates it, and the others open no other file.
@@ -202,14 +299,21 @@ impl Top {
     ) -> Result<Option<FileStat>, RestoreFailure> {
         let PlannedFile { number, folder, name, attributes, placement, .. } = file;
         let refused = |error| failure(plan, *folder, name, error);
-        let found = attributes.finish(&opened).map_err(refused)?;
         let created = locked(&file.created).take();
         if created.as_ref().is_some_and(|created| created.opened.is_some()) {
             self.open_files.fetch_sub(1, Ordering::Relaxed);
         }
         // It has no name if something else has it, and one more if somebody has given it another.
-        if !created.is_some_and(|created| created.stat.is_same_file(found)) {
-            return Err(replaced(plan, *folder, name));
+        let check = |found: FileStat| match &created {
+            Some(created) if created.stat.is_same_file(found) => Ok(()),
+            _ => Err(replaced(plan, *folder, name)),
+        };
+        if attributes.owner.is_some() {
+            check(FileStat::of(&opened).map_err(refused)?)?; // it is another's afterwards
+        }
+        let found = attributes.finish(opened.as_fd(), &self.extras).map_err(refused)?;
+        if attributes.owner.is_none() {
+            check(found)?;
         }
         if *placement == Placement::Direct {
             return Ok(Some(found));
@@ -219,19 +323,43 @@ impl Top {
         Ok(found.is_renamed(renamed).then_some(renamed))
     }
 
-    /// Sets the attributes of files and links that stay, where they are others.
-    pub fn finish_kept(&self, plan: &Plan, is_stopped: &dyn Fn() -> bool) -> Result<(), RestoreFailure> {
+    /// Sets the attributes of files and links that stay, where they are others, and notes the state of each file: none if
+    /// somebody else has changed it.
+    pub(crate) fn finish_kept(
+        &self,
+        plan: &Plan,
+        records_exec_bits: bool,
+        note: &mut dyn FnMut(&HeldItem, Stat),
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<(), RestoreFailure> {
         let mut last = LastFolder::default();
-        let kept = plan.kept.iter().filter(|kept| !kept.attributes.is_empty());
-        for Kept { folder, name, identity, attributes, is_link } in kept.take_while(|_| !is_stopped()) {
-            let parent = self.folder(plan, *folder, &mut last)?;
-            let updated = match is_link {
-                true => attributes.update_link(parent, name),
-                false => attributes.update(parent, name, *identity),
+        let kept = plan.items.iter().filter(|item| item.is_right && !item.is_left_out);
+        for item in kept.take_while(|_| !is_stopped()) {
+            let HeldItem { folder, name, attributes, content, found, .. } = item;
+            let (Content::File(..), Occupant::File(there)) = (content, found) else {
+                if !attributes.is_empty() {
+                    let parent = self.folder(plan, *folder, &mut last)?;
+                    match attributes.update_link(parent, name) {
+                        Ok(true) => (),
+                        Ok(false) | Err(Errno::NOENT) => return Err(replaced(plan, *folder, name)),
+                        Err(error) => return Err(failure(plan, *folder, name, error)),
+                    }
+                }
+                continue;
             };
-            match updated {
-                Ok(true) => (),
-                Ok(false) | Err(Errno::NOENT) => return Err(replaced(plan, *folder, name)),
+            let attributes = attributes.of_kept(there.mode, records_exec_bits);
+            if attributes.changes_nothing(&self.extras) {
+                note(item, there.stat);
+                continue;
+            }
+            let parent = self.folder(plan, *folder, &mut last)?;
+            match attributes.update(parent, name, there.identity, &self.extras) {
+                Ok(Some([before, after])) => {
+                    if Stat::from(before) == there.stat {
+                        note(item, after.into());
+                    }
+                }
+                Ok(None) | Err(Errno::NOENT) => return Err(replaced(plan, *folder, name)),
                 Err(error) => return Err(failure(plan, *folder, name, error)),
             }
         }
@@ -244,9 +372,15 @@ impl Top {
         for (index, link) in plan.links.iter().enumerate().take_while(|_| !is_stopped()) {
             let (index, at) = (u32::MAX - index as u32, (link.folder, &link.name)); // files count from 0
             let (folder, name) = self.writing_place(plan, link.placement, at, index, &mut last)?;
-            let made = fs::symlinkat(&link.target, folder, &name).and_then(|()| match link.attributes.times() {
-                Some(times) => fs::utimensat(folder, &name, &times, AtFlags::SYMLINK_NOFOLLOW),
-                None => Ok(()),
+            let made = fs::symlinkat(&link.target, folder, &name).and_then(|()| {
+                if let Some((user, group)) = link.attributes.owner {
+                    let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
+                    fs::chownat(folder, &name, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
+                }
+                match link.attributes.times() {
+                    Some(times) => fs::utimensat(folder, &name, &times, AtFlags::SYMLINK_NOFOLLOW),
+                    None => Ok(()),
+                }
             });
             made.map_err(|error| failure(plan, link.folder, &link.name, error))?;
             self.publish(plan, link.placement, at, index, &mut last)?;
@@ -310,8 +444,18 @@ fn replaced(plan: &Plan, folder: u32, name: &CString) -> RestoreFailure {
     RestoreFailure::Path(plan.path(folder, name), "was replaced by something else while it was written")
 }
 
+fn open(path: &Path) -> Result<Beneath, RestoreFailure> {
+    Beneath::new(path).map_err(|error| RestoreFailure::os(&error, &path.to_string_lossy()))
+}
+
+/// The failure of an operation on a folder of a plan.
+pub(crate) fn of_folder(plan: &Plan, number: u32, error: Errno) -> RestoreFailure {
+    let Folder { parent, name, .. } = &plan.folders[number as usize];
+    failure(plan, *parent, name, error)
+}
+
 /// The failure of an operation on an item of a plan.
-fn failure(plan: &Plan, folder: u32, name: &CString, error: Errno) -> RestoreFailure {
+pub(crate) fn failure(plan: &Plan, folder: u32, name: &CString, error: Errno) -> RestoreFailure {
     let path = plan.path(folder, name);
     match error {
         Errno::EXIST => RestoreFailure::Path(path, "something of this name exists, perhaps another path of the tree"),

@@ -1,19 +1,25 @@
 //! The work of a restore: what is to be written, jobs, the threads that do them, and what went wrong first.
 
 use std::collections::VecDeque;
+use std::ffi::CString;
 use std::io;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use coregw_core::{Cid, Error, InputCode, Result};
 
+use rustix::fs::{self, AtFlags, Timespec, Timestamps, UTIME_NOW};
+
+use crate::beneath::Beneath;
 use crate::metadata::{FileStat, Metadata};
 use crate::parallel::locked;
-use crate::plan::{self, Batch, Files, NewFile, Placement, Plan, PlannedFile, PlannedPayload, TOP};
-use crate::stat_file::Stat;
+use crate::plan::{self, Batch, Content, Files, HeldItem, NewFile, Placement, Plan, PlannedFile, PlannedPayload, TOP};
+use crate::stat_file::{Header, Stat, StatSorter};
 use crate::top::{RestoreFailure, Top};
 
 /// Bytes that wait for a thread, in all lanes together. A connection that brings more has to wait.
@@ -29,14 +35,15 @@ pub trait Job: Send + Sync {
 /// What threads share.
 pub struct Writing {
     plan: RwLock<Plan>,
-    pub(crate) top: Top,
+    /// Where it is written.
+    pub top: Top,
     /// Files that are not requested yet.
     pub files: Mutex<Files>,
-    states: Mutex<States>,
+    states: Mutex<Option<States>>,
     /// Whether what is at the top is moved elsewhere in the end.
     pub is_moved: bool,
     /// Bytes that all files together may have, and those that they have as far as is known.
-    max_bytes: u64,
+    max_bytes: AtomicU64,
     bytes: AtomicU64,
     /// Bytes that wait.
     pub waiting: AtomicUsize,
@@ -64,14 +71,16 @@ struct Queue {
 }
 
 impl Writing {
-    pub(crate) fn new(top: Top, is_moved: bool, max_bytes: u64) -> Self {
+    /// Nothing is to be written yet. Whether files and links `are_held` until it is known what is there; where the temporary
+    /// file of a stat cache is, if there is one.
+    pub(crate) fn new(top: Top, is_moved: bool, max_bytes: u64, are_held: bool, cached_in: Option<PathBuf>) -> Self {
         Self {
-            plan: RwLock::new(Plan::new()),
+            plan: RwLock::new(Plan::new(are_held)),
             top,
             files: Mutex::default(),
-            states: Mutex::default(),
+            states: Mutex::new(cached_in.map(States::new)),
             is_moved,
-            max_bytes,
+            max_bytes: AtomicU64::new(max_bytes),
             bytes: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
             written: AtomicU64::new(0),
@@ -211,16 +220,58 @@ impl Writing {
         Some((self.files.try_lock().ok()?, self.plan.try_write().ok()?))
     }
 
-    /// Adds a file that consists of these payloads, at least one; `list` is the root of their list.
+    /// All files together may have this number of bytes.
+    pub fn set_max_bytes(&self, max_bytes: u64) {
+        self.max_bytes.store(max_bytes, Ordering::Relaxed);
+    }
+
+    /// Adds a file that consists of these payloads, at least one; `list` is the root of their list. It is held until it is
+    /// known what is there, if all are.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if no file can be that long, all files have too many bytes, or as [`Plan::hold`].
     pub fn add_file(
         &self,
         (plan, files): (&mut Plan, &mut Files),
-        (below, path): (u32, &[String]),
+        place: (u32, CString),
         (parts, list): (Parts<'_>, Option<&Cid>),
         attributes: Metadata,
         placement: Placement,
     ) -> Result<()> {
-        let place = plan.place(below, path)?;
+        if plan.held.is_some() {
+            let content = Content::File(parts.to_vec(), list.map(|list| Box::new(*list)));
+            return plan.hold(place, content, attributes).map(drop);
+        }
+        self.plan_file((plan, files), place, (parts, list), attributes, placement)
+    }
+
+    /// The number of files that are written.
+    pub(crate) fn planned_files(&self) -> u32 {
+        locked(&self.files).count
+    }
+
+    /// The number of files that were added, and the sum of their sizes; none if one of them is not known. O(files) if they
+    /// are held.
+    pub fn added(&self) -> (u64, Option<u64>) {
+        let (files, plan) = self.planned();
+        if plan.held.is_none() {
+            let (count, bytes) = files.added();
+            return (count.into(), bytes);
+        }
+        let held = || plan.items.iter().filter(|item| item.is_file());
+        let bytes = held().try_fold(0u64, |sum, item| Some(sum.saturating_add(item.size()?)));
+        (held().count() as u64, bytes)
+    }
+
+    /// Adds a file that is written.
+    pub(crate) fn plan_file(
+        &self,
+        (plan, files): (&Plan, &mut Files),
+        place: (u32, CString),
+        (parts, list): (Parts<'_>, Option<&Cid>),
+        attributes: Metadata,
+        placement: Placement,
+    ) -> Result<()> {
         let shown = || plan.path(place.0, &place.1).escape_debug().to_string();
         let size = plan::known_size(parts).map_err(|error| error.within(&shown()))?;
         self.count(size, shown)?;
@@ -241,10 +292,11 @@ impl Writing {
     /// [`Error::Input`] if there are more than there may be; `path` names the file whose bytes these are.
     fn count(&self, bytes: u64, path: impl FnOnce() -> String) -> Result<()> {
         let counted = self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
-        if counted <= self.max_bytes {
+        let max = self.max_bytes.load(Ordering::Relaxed);
+        if counted <= max {
             return Ok(());
         }
-        let (path, max) = (path(), self.max_bytes);
+        let path = path();
         let what = format!("{path}: with this file, {counted} bytes are to be written, but {max} are free on the disk");
         Err(Error::input(InputCode::TooLarge, what))
     }
@@ -269,28 +321,108 @@ impl Writing {
 
     /// Notes the state of a complete file; none if somebody else has changed it already.
     pub fn note(&self, file: &PlannedFile, state: Option<FileStat>, payload: &PlannedPayload) {
-        let Some(state) = state else { return };
+        let (Some(state), Some(states)) = (state, &mut *locked(&self.states)) else { return };
         let target = file.list.as_ref().map_or_else(|| payload.cid(), |list| Cid::trusted(list));
         let path = self.plan().path(file.folder, &file.name);
-        let mut states = locked(&self.states);
-        let kept_apart = self.is_moved && file.folder == TOP;
-        if kept_apart { &mut states.top } else { &mut states.files }.push((path, state.into(), target));
+        states.note(path, state.into(), &target, self.is_moved && file.folder == TOP);
     }
 
-    /// The states that were noted since the last call.
-    pub fn take_states(&self) -> States {
-        std::mem::take(&mut *locked(&self.states))
+    /// Notes the state of a file that stays.
+    pub(crate) fn note_kept(&self, plan: &Plan, item: &HeldItem, stat: Stat) {
+        let (Some(target), Some(states)) = (item.target(), &mut *locked(&self.states)) else { return };
+        states.note(plan.path(item.folder, &item.name), stat, target, self.is_moved && item.folder == TOP);
+    }
+
+    /// Writes the stat cache to a file. `clock` is a folder of the same file system as `folder`, where all files are now.
+    /// Waits for up to a tick of the file system's clock, mostly 10 ms or less.
+    ///
+    /// # Errors
+    /// The file, or one for many states before, cannot be written.
+    pub fn save(&self, file: &Path, folder: &Path, clock: &Path, known_as: &[u8]) -> io::Result<()> {
+        let Some(states) = locked(&self.states).take() else { return Ok(()) };
+        let clock = Beneath::new(clock)?;
+        states.save(file, &Beneath::new(folder)?, known_as, &mut || {
+            fs::futimens(&clock, &NOW)?;
+            Ok(Stat::from(FileStat::of(&clock)?).ctime)
+        })
     }
 }
 
-/// What a writer has written since it was asked last.
-#[derive(Default)]
-pub struct States {
-    /// The path, the state and the target of each file.
-    pub files: Vec<NotedFile>,
-    /// The same for files that are not below a folder, if they are kept apart.
-    pub top: Vec<NotedFile>,
+/// What is known of files that are restored.
+struct States {
+    sorter: StatSorter,
+    /// Files at the top that are moved: their times of change are others then.
+    moved: Vec<(String, Stat, Cid)>,
+    newest: i64,
+    failure: Option<io::Error>,
 }
 
-/// The path of a file, the state in which it had its path, and its target.
-pub type NotedFile = (String, Stat, Cid);
+/// A clock that stands still for longer is not waited for: some file systems do not record changes of a folder.
+const MAX_PAUSES: u32 = 100;
+/// The pause between two looks at the file system's clock, which counts in ticks: of 1 to 10 ms in Linux.
+const PAUSE: Duration = Duration::from_millis(1);
+
+const NOW: Timestamps = {
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    Timestamps { last_access: now, last_modification: now }
+};
+
+impl States {
+    fn new(folder: PathBuf) -> Self {
+        Self { sorter: StatSorter::new(folder, None), moved: Vec::new(), newest: 0, failure: None }
+    }
+
+    fn note(&mut self, path: String, stat: Stat, target: &Cid, is_moved: bool) {
+        if is_moved {
+            self.moved.push((path, stat, *target));
+            return;
+        }
+        self.newest = self.newest.max(stat.ctime);
+        if let Err(error) = self.sorter.add(path.as_bytes(), stat, target) {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    fn save(
+        mut self,
+        file: &Path,
+        folder: &Beneath,
+        known_as: &[u8],
+        clock: &mut dyn FnMut() -> io::Result<i64>,
+    ) -> io::Result<()> {
+        for (name, stat, target) in std::mem::take(&mut self.moved) {
+            let found =
+                fs::statat(folder, &name, AtFlags::SYMLINK_NOFOLLOW).map(|found| Stat::from(FileStat::from(found)));
+            let is_same = |found: &Stat| Stat { ctime: stat.ctime, ..*found } == stat;
+            self.note(name, found.ok().filter(is_same).unwrap_or(stat), &target, false);
+        }
+        if let Some(error) = self.failure {
+            return Err(error);
+        }
+        let before = time_after(self.newest, clock, &mut || thread::sleep(PAUSE))?;
+        let header = Header { folder: known_as.to_vec(), options: RESTORED.to_vec(), before, ..Header::default() };
+        self.sorter.write(file, &header)
+    }
+}
+
+/// What the stat cache of a restored folder has in place of the options of an upload.
+pub const RESTORED: &[u8] = b"restored";
+
+/// The time of a file system, if possible after `newest`. No later change has an earlier time.
+///
+/// Times are those of the file system, which may be on another machine. Those with fractions of a second advance every 16 ms
+/// or more often; all others are exact to two seconds (FAT), for which [`Stat::is_final`] allows.
+///
+/// # Errors
+/// Those of `clock`.
+pub fn time_after(newest: i64, clock: &mut dyn FnMut() -> io::Result<i64>, pause: &mut dyn FnMut()) -> io::Result<i64> {
+    let mut now = clock()?;
+    for _ in 0..MAX_PAUSES {
+        if now != newest || newest % 1_000_000_000 == 0 {
+            break;
+        }
+        pause();
+        now = clock()?;
+    }
+    Ok(now)
+}

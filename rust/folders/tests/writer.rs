@@ -1,100 +1,24 @@
 //! A restore: what is planned and refused, and what becomes of honest, forged and interrupted answers.
 #![cfg(unix)]
 
+mod restores;
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
-use std::sync::Arc;
 
 use coregw_core::codec::Codec;
 use coregw_core::payload::{self, Function};
-use coregw_core::{Cid, Error, InputCode, Result};
-use coregw_folders::lane::{Lane, missing};
-use coregw_folders::metadata::{FileIdentity, Metadata};
-use coregw_folders::restore::Restore;
+use coregw_core::{Error, InputCode};
+use coregw_folders::metadata::Metadata;
+use coregw_folders::restore::{Choices, Restore};
 use coregw_folders::top::RestoreFailure;
-use coregw_ops::car::{block_head, payload_car_header};
-use tempfile::TempDir;
+use coregw_ops::car::payload_car_header;
 
-/// A destination: the folder, and the one for incomplete files.
-struct Destination {
-    home: TempDir,
-}
-
-impl Destination {
-    fn new() -> Self {
-        let home = tempfile::tempdir().expect("a folder");
-        ["to", "incomplete"].iter().for_each(|name| fs::create_dir(home.path().join(name)).expect("made"));
-        Self { home }
-    }
-
-    fn path(&self, below: &str) -> std::path::PathBuf {
-        self.home.path().join("to").join(below)
-    }
-
-    fn restore(&self) -> Restore {
-        let (to, incomplete) = (self.path(""), self.home.path().join("incomplete"));
-        Restore::open(&to, Some(&incomplete), false, u64::MAX).map_err(|_| ()).expect("opened")
-    }
-
-    /// One that creates files at their paths.
-    fn direct(&self) -> Restore {
-        Restore::open(&self.path(""), None, false, u64::MAX).map_err(|_| ()).expect("opened")
-    }
-}
-
-fn cid(bytes: &[u8]) -> Cid {
-    payload::cid(bytes, Codec::RAW, Function::Sha2_256).expect("a payload")
-}
-
-fn segments(path: &str) -> Vec<String> {
-    path.split('/').map(str::to_owned).collect()
-}
-
-fn add(restore: &Restore, path: &str, parts: &[&[u8]], known: Metadata) -> Result<()> {
-    let parts: Vec<_> = parts.iter().map(|bytes| (cid(bytes), Some(bytes.len() as u64))).collect();
-    add_parts(restore, path, &parts, known)
-}
-
-fn add_parts(restore: &Restore, path: &str, parts: &[(Cid, Option<u64>)], known: Metadata) -> Result<()> {
-    let (mut files, mut plan) = restore.work().planned();
-    let place = restore.placement(false);
-    restore.work().add_file((&mut plan, &mut files), (0, &segments(path)), (parts, None), known, place)
-}
-
-fn request(restore: &Restore) -> Arc<Lane> {
-    restore.request(1 << 30, 1 << 30).expect("payloads")
-}
-
-fn block(cid: &Cid, bytes: &[u8]) -> Vec<u8> {
-    [&block_head(cid, bytes.len() as u64)[..], bytes].concat()
-}
-
-/// The answer with these payloads.
-fn answer(payloads: &[&[u8]]) -> Vec<u8> {
-    let blocks = payloads.iter().map(|bytes| block(&cid(bytes), bytes));
-    [payload_car_header().to_vec()].into_iter().chain(blocks).collect::<Vec<_>>().concat()
-}
-
-fn push(restore: &Restore, lane: &Arc<Lane>, answer: &[u8], chunk: usize) {
-    for bytes in answer.chunks(chunk) {
-        lane.push(vec![Box::new(bytes.to_vec())], restore.work());
-    }
-}
-
-fn failed(restore: &Restore) -> RestoreFailure {
-    assert!(restore.work().is_stopped());
-    restore.work().take_failure().expect("why")
-}
-
-#[track_caller]
-fn assert_done(restore: &Restore, lane: &Lane) {
-    restore.work().attempt(|| lane.finish(restore.work()));
-    assert!(missing(lane).is_empty());
-    assert!(restore.request(1, 1).is_none());
-    restore.finish();
-    assert!(!restore.work().is_stopped());
-}
+use restores::{
+    Destination, add, add_folder, add_link, add_parts, answer, answer_all, assert_done, block, cid, failed, push,
+    request, said, segments,
+};
 
 const MTIME: i64 = 1_700_000_000_123_456_789;
 
@@ -108,13 +32,8 @@ fn files_are_written_with_their_attributes_however_the_answer_is_cut() {
         add(&restore, "a/b/hello", &[b"hello"], known).expect("added");
         add(&restore, "a/again", &[b"hello", b" ", b"hello"], Metadata::default()).expect("added");
         add(&restore, "long", &[&long, b"!"], Metadata::default()).expect("added");
-        {
-            let mut plan = restore.work().plan_mut();
-            let known = Metadata { mode: Some(0o750), mtime: Some(MTIME), ..Metadata::default() };
-            plan.add_folder(0, &segments("a/b"), known, false).expect("added");
-            plan.add_link((0, &segments("a/link")), b"b/hello".to_vec(), Metadata::default(), restore.placement(false))
-                .expect("added");
-        }
+        add_folder(&restore, "a/b", Metadata { mode: Some(0o750), mtime: Some(MTIME), ..Metadata::default() });
+        add_link(&restore, "a/link", "b/hello", Metadata::default()).expect("added");
         restore.start().expect("the first time");
         assert!(restore.start().is_err());
         let lane = request(&restore);
@@ -132,7 +51,6 @@ fn files_are_written_with_their_attributes_however_the_answer_is_cut() {
             assert_eq!((found.mode() & 0o7777, found.mtime(), found.mtime_nsec()), (mode, 1_700_000_000, 123_456_789));
         }
         assert_eq!(fs::read_dir(to.home.path().join("incomplete")).expect("read").count(), 0);
-        assert_eq!(restore.work().take_states().files.len(), 3);
         restore.close();
     }
 }
@@ -176,16 +94,12 @@ fn an_answer_that_is_truncated_is_followed_by_another() {
 #[test]
 fn what_exists_is_not_written_to_and_links_are_not_followed() {
     let outside = tempfile::tempdir().expect("a folder");
-    for (path, is_refused_at_start) in [("file", false), ("link/a", true), ("there/link/a", true)] {
+    for (path, is_refused_at_start) in [("file", false), ("link/a", true), ("there/a", true)] {
         let to = Destination::new();
         fs::write(to.path("file"), "mine").expect("written");
         fs::create_dir(to.path("there")).expect("made");
-        ["link", "there/link"].iter().for_each(|link| symlink(outside.path(), to.path(link)).expect("made"));
+        symlink(outside.path(), to.path("link")).expect("made");
         let restore = to.restore();
-        {
-            let mut plan = restore.work().plan_mut();
-            plan.add_folder(0, &segments("there"), Metadata::default(), true).expect("added");
-        }
         add(&restore, path, &[b"hello"], Metadata::default()).expect("added");
         restore.start().expect("started");
         assert_eq!(restore.work().is_stopped(), is_refused_at_start, "{path}");
@@ -205,7 +119,7 @@ fn what_exists_is_not_written_to_and_links_are_not_followed() {
 fn replaced(other: impl FnOnce(&Path)) -> RestoreFailure {
     let long = vec![1; 4 << 20];
     let to = Destination::new();
-    let restore = to.direct();
+    let restore = to.restore();
     add(&restore, "long", &[&long, b"end"], Metadata::default()).expect("added");
     restore.start().expect("started");
     let lane = request(&restore);
@@ -238,26 +152,6 @@ fn a_file_that_is_replaced_meanwhile_is_refused_and_what_replaces_it_stays() {
 }
 
 #[test]
-fn a_kept_file_gets_its_attributes_unless_it_is_another() {
-    let to = Destination::new();
-    fs::write(to.path("a"), "there").expect("written");
-    fs::set_permissions(to.path("a"), fs::Permissions::from_mode(0o200)).expect("set");
-    let found = to.path("a").metadata().expect("there");
-    let known = Metadata { mode: Some(0o604), mtime: Some(MTIME), ..Metadata::default() };
-    for (inode, is_same) in [(found.ino() + 1, false), (found.ino(), true)] {
-        let restore = to.restore();
-        let identity = FileIdentity { device: found.dev(), inode };
-        restore.work().plan_mut().keep((0, &segments("a")), known, Some(Some(identity))).expect("added");
-        restore.start().expect("started");
-        restore.finish();
-        assert_eq!(restore.work().is_stopped(), !is_same);
-        let mode = to.path("a").metadata().expect("there").mode() & 0o7777;
-        assert_eq!(mode, if is_same { 0o604 } else { 0o200 });
-        restore.close();
-    }
-}
-
-#[test]
 fn paths_and_sizes_that_no_file_has_are_refused_when_they_are_added() {
     let to = Destination::new();
     let restore = to.restore();
@@ -270,14 +164,14 @@ fn paths_and_sizes_that_no_file_has_are_refused_when_they_are_added() {
         let refused = add_parts(&restore, "a", &parts(sizes), Metadata::default());
         assert!(matches!(refused, Err(Error::Input { code: InputCode::TooLarge, .. })), "{sizes:?}: {refused:?}");
     }
-    assert_eq!(restore.work().planned().0.added(), (0, Some(0)));
-    assert!(restore.work().plan_mut().add_folder(7, &segments("a"), Metadata::default(), false).is_err());
+    assert_eq!(restore.work().added(), (0, Some(0)));
+    assert!(restore.work().plan_mut().add_folder(7, &segments("a"), Metadata::default()).is_err());
 
     // More than there is room for: known when a file is added, or when its payload comes.
-    let small = Restore::open(&to.path(""), None, false, 8).map_err(|_| ()).expect("opened");
+    let small = Restore::open(to.place(), Choices::default(), 8).map_err(|_| ()).expect("opened");
     add(&small, "a", &[b"hello"], Metadata::default()).expect("added");
     assert!(add(&small, "b", &[b"hello"], Metadata::default()).is_err());
-    let small = Restore::open(&to.path(""), None, false, 4).map_err(|_| ()).expect("opened");
+    let small = Restore::open(to.place(), Choices::default(), 4).map_err(|_| ()).expect("opened");
     add_parts(&small, "unknown", &[(cid(b"hello"), None)], Metadata::default()).expect("added");
     small.start().expect("started");
     let lane = request(&small);
@@ -293,13 +187,14 @@ fn a_plan_has_each_folder_once() {
     let restore = to.restore();
     let mut plan = restore.work().plan_mut();
     let deep = plan.folder(0, &segments("a/b/c")).expect("added");
-    let above = plan.above(deep).expect("known");
-    assert_eq!(plan.folder(0, &segments("a/b")), Ok(above));
+    let above = plan.folder(0, &segments("a/b")).expect("added");
     assert_eq!(plan.folder(above, &segments("c")), Ok(deep));
-    assert_eq!(plan.folder_in(above, "c"), Some(deep));
-    assert_eq!((plan.folder_in(above, "d"), plan.folder_in(deep, "c")), (None, None));
+    assert_eq!(
+        (plan.folder_in(above, b"c"), plan.folder_in(above, b"d"), plan.folder_in(deep, b"c")),
+        (Some(deep), None, None)
+    );
     assert_eq!(plan.folder(0, &[]), Ok(0));
-    assert!(plan.above(1000).is_err());
+    assert!(plan.folder(1000, &segments("a")).is_err());
 }
 
 #[test]
@@ -314,4 +209,162 @@ fn payloads_in_their_cids_need_no_answer() {
     assert!(!restore.work().is_stopped());
     assert_eq!(fs::read(to.path("tiny")).expect("read"), b"tiny");
     restore.close();
+}
+
+/// What a restore of three files says of an answer.
+fn refused(answer: &[u8], most: u64) -> String {
+    let long = vec![7; 2 << 20];
+    let to = Destination::new();
+    let restore = to.restore();
+    for (path, bytes) in [("a", &b"first"[..]), ("b", b"second"), ("long", &long)] {
+        add_parts(&restore, path, &[(cid(bytes), None)], Metadata::default()).expect("added");
+    }
+    restore.start().expect("started");
+    let lane = restore.request(1 << 30, most).expect("payloads");
+    push(&restore, &lane, answer, 100_000);
+    restore.work().attempt(|| lane.finish(restore.work()));
+    restore.finish(); // another caller may be the one that is heard
+    restore.close();
+    said(&failed(&restore))
+}
+
+#[test]
+fn every_answer_but_the_requested_payloads_is_refused() {
+    let long = vec![7; 2 << 20];
+    let (a, b): (&[u8], &[u8]) = (b"first", b"second");
+    let header = payload_car_header();
+    let whole = answer(&[a, b, &long]);
+    let mut forged = long.clone();
+    forged[1 << 20] = 8;
+    for answer in [
+        answer(&[b, a, &long]),
+        answer(&[a, &b[..5]]),
+        answer(&[a, b"other"]),
+        whole[..whole.len() - 1].to_vec(),
+        [&whole[..], b"\0"].concat(),
+        [header, &block(&cid(a), b)].concat(),
+        [header, &block(&cid(a), a), &block(&cid(b), b), &block(&cid(&long), &forged)].concat(),
+        header[..header.len() - 1].to_vec(),
+        Vec::new(),
+        b"{\"error\":\"internal\"}".to_vec(),
+    ] {
+        assert!(!refused(&answer, 1 << 30).is_empty());
+    }
+    assert!(refused(&whole, 1 << 20).contains("the limit is 1048576"));
+}
+
+#[test]
+fn a_lie_that_was_truncated_leaves_nothing_in_the_file() {
+    let long = vec![7; (1 << 20) + 5];
+    let to = Destination::new();
+    let restore = to.restore();
+    add_parts(&restore, "long", &[(cid(&long), None)], Metadata::default()).expect("added");
+    restore.start().expect("started");
+    let lane = request(&restore);
+    let lie = [payload_car_header(), &block(&cid(&long), &[&long[..], b"and more"].concat())].concat();
+    push(&restore, &lane, &lie[..lie.len() - 5], 1 << 18);
+    lane.restart();
+    push(&restore, &lane, &answer(&[&long]), 1 << 18);
+    assert_done(&restore, &lane);
+    restore.close();
+    assert_eq!(fs::read(to.path("long")).expect("read"), long);
+}
+
+#[test]
+fn a_payload_of_another_size_than_its_file_says_is_refused() {
+    let to = Destination::new();
+    let restore = to.restore();
+    let parts = [(cid(b"first"), Some(5)), (cid(b"second"), Some(7)), (cid(b"first"), None)];
+    add_parts(&restore, "d/f", &parts, Metadata::default()).expect("added");
+    restore.start().expect("started");
+    answer_all(&restore, &[b"first", b"second"]);
+    restore.close();
+    let why = said(&failed(&restore));
+    assert!(why.starts_with("d/f: at byte 5 are 7 bytes, but the payload"), "{why}");
+}
+
+#[test]
+fn folders_of_any_depth_are_written_to_in_any_order() {
+    let to = Destination::new();
+    let restore = to.restore();
+    let deep = |depth: u32| (0..depth).map(|level| level.to_string()).collect::<Vec<_>>().join("/");
+    for depth in [1, 40, 2, 17, 16, 39, 18, 3] {
+        add(&restore, &format!("{}/f", deep(depth)), &[deep(depth).as_bytes()], Metadata::default()).expect("added");
+    }
+    for depth in (1..=40).rev() {
+        add_folder(&restore, &deep(depth), Metadata { mode: Some(0o700 + depth), ..Metadata::default() });
+    }
+    restore.start().expect("started");
+    let contents: Vec<_> = (1..=40).map(deep).collect();
+    answer_all(&restore, &contents.iter().map(String::as_bytes).collect::<Vec<_>>());
+    restore.close();
+    assert!(!restore.work().is_stopped() || restore.work().take_failure().is_none());
+    for depth in 1..=40 {
+        let mode = to.path(&deep(depth)).metadata().expect("there").permissions().mode();
+        assert_eq!(mode & 0o7777, 0o700 + depth);
+    }
+    assert_eq!(fs::read(to.path(&format!("{}/f", deep(40)))).expect("read"), deep(40).as_bytes());
+}
+
+#[test]
+fn of_special_bits_the_sticky_one_of_folders_is_set() {
+    let to = Destination::new();
+    let restore = to.restore();
+    let known = |mode| Metadata { mode: Some(mode), mtime: Some(7), ..Metadata::default() };
+    let modes = [("read", 0o400), ("run", 0o755), ("setuid", 0o6711), ("none", 0o000)];
+    for (name, mode) in modes {
+        add(&restore, &format!("d/{name}"), &[b"x"], known(mode)).expect("added");
+    }
+    add_folder(&restore, "d", known(0o555));
+    add_folder(&restore, "d/empty", known(0o1777));
+    restore.start().expect("started");
+    answer_all(&restore, &[b"x"]);
+    restore.close();
+    let seen = |path: &str| to.path(path).metadata().expect("there").permissions().mode() & 0o7777;
+    assert_eq!(modes.map(|(name, _)| seen(&format!("d/{name}"))), modes.map(|(_, mode)| mode & 0o777));
+    assert_eq!((seen("d"), seen("d/empty")), (0o555, 0o1777));
+    fs::set_permissions(to.path("d"), fs::Permissions::from_mode(0o700)).expect("set");
+}
+
+#[test]
+fn a_restore_ends_while_one_payload_is_written_to_all_its_places() {
+    let bytes = [b'x'; 100];
+    for function in [Function::Sha2_256, Function::Identity] {
+        let to = Destination::new();
+        let restore = to.restore();
+        let part = (payload::cid(&bytes, Codec::RAW, function).expect("a payload"), Some(100));
+        let parts = vec![part; 1_000_000];
+        add_parts(&restore, "f", &parts, Metadata::default()).expect("added");
+        let written = || restore.work().written.load(std::sync::atomic::Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                restore.start().expect("started");
+                if let Some(lane) = restore.request(1 << 30, 1 << 30) {
+                    push(&restore, &lane, &answer(&[&bytes]), 1 << 20);
+                    let _end = lane.finish(restore.work());
+                }
+            });
+            while written() == 0 {
+                std::thread::yield_now();
+            }
+            restore.work().stop();
+        });
+        restore.close();
+        assert!(written() < 100 * 1_000_000);
+        assert_eq!(written(), to.path("f").metadata().expect("there").len());
+    }
+}
+
+#[test]
+fn a_restore_that_is_stopped_makes_no_links_and_folders() {
+    let to = Destination::new();
+    let restore = to.restore();
+    restore.start().expect("started");
+    add_folder(&restore, "folder", Metadata::default());
+    add_link(&restore, "link", "target", Metadata::default()).expect("added");
+    restore.work().stop();
+    restore.finish();
+    assert!(restore.request(1, 1).is_none());
+    restore.close();
+    assert_eq!(fs::read_dir(to.path("")).expect("read").count(), 0);
 }

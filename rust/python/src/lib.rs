@@ -66,7 +66,7 @@ mod _core {
     use crate::folders::listing::FolderListing;
     #[cfg(unix)]
     #[pymodule_export]
-    use crate::folders::restore::{FolderWriter, PayloadSink, StatCache, files_match};
+    use crate::folders::restore::{FolderWriter, PayloadSink, files_match, remove_tree};
     #[cfg(unix)]
     #[pymodule_export]
     use crate::folders::survey::{Survey, survey};

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
@@ -25,12 +25,10 @@ __all__ = [
     "Nested",
     "Part",
     "PayloadSource",
-    "PlannedFile",
     "Signal",
     "Taken",
     "explained_elements",
     "list_folder",
-    "list_parts",
     "walk_folder",
 ]
 
@@ -81,26 +79,6 @@ _REMEMBERED_ELEMENTS: Final = 1 << 20
 
 _MAX_AHEAD: Final = 8 * PAGE_ENTRIES
 """Entries that one listing of a folder may be ahead of the other."""
-
-
-class PlannedFile(NamedTuple):
-    """A file to write: the number of its path, the path, its target, its payloads in order, and what is known of it."""
-
-    number: int
-    segments: tuple[str, ...]
-    target: str
-    parts: Sequence[Part]
-    attributes: Attributes | None
-
-    @property
-    def size(self) -> int | None:
-        """The size of the file in bytes, if it is known."""
-        total = 0
-        for _, size in self.parts:
-            if size is None:
-                return None
-            total += size
-        return total
 
 
 class FolderPaths(NamedTuple):
@@ -319,8 +297,13 @@ class FileLists:
         self._known: dict[str, list[Part]] = {}
         self._remembered = 0
 
-    async def parts(self, entry: FolderEntry) -> list[Part]:
+    async def parts(self, path: str, target: str, recorded: int | None) -> list[Part]:
         """Return the payloads of a file. One request for about 8,000 of them.
+
+        Args:
+            path: Its path, for messages.
+            target: The list.
+            recorded: The size that is recorded, if one is.
 
         Raises:
             InvalidInput: The list has another size than is recorded, or an element is not a payload.
@@ -328,14 +311,13 @@ class FileLists:
             TooLarge: The files have more bytes than they may have, or more elements than their sizes explain. Nothing
                 but the size of the list has been requested then, or no more elements than are explained.
         """
-        target = entry.target or ""
         known = self._known.get(target)
         counted = 0
 
         def limit(total: int, count: int) -> int:
             nonlocal counted
             if not counted:
-                self._count_bytes(entry, total)
+                self._count_bytes(path, recorded, total)
             self._elements += count - counted
             counted = count
             others = self._elements - count
@@ -349,18 +331,17 @@ class FileLists:
             self._remembered += len(known)
         elif len(known) > limit(sum(size or 0 for _, size in known), len(known)):
             raise TooLarge(
-                f"{_shown(entry)}: the tree has more elements of lists than its {self._bytes:,} bytes explain"
+                f"{_shown(path)}: the tree has more elements of lists than its {self._bytes:,} bytes explain"
             )
         return known or [(target, None)]
 
-    def _count_bytes(self, entry: FolderEntry, total: int) -> None:
+    def _count_bytes(self, path: str, recorded: int | None, total: int) -> None:
         """Check the size of a list that a file is, and count it."""
-        if entry.attributes is not None and entry.attributes.size not in (None, total):
-            message = f"{_shown(entry)}: recorded with {entry.attributes.size} bytes, but its list has {total}"
-            raise InvalidInput(message)
+        if recorded not in (None, total):
+            raise InvalidInput(f"{_shown(path)}: recorded with {recorded} bytes, but its list has {total}")
         self._bytes += total
         if self._max_bytes is not None and self._bytes > self._max_bytes:
-            needed = f"{_shown(entry)}: with this file, {self._bytes} bytes are to be written"
+            needed = f"{_shown(path)}: with this file, {self._bytes} bytes are to be written"
             raise TooLarge(f"{needed}, but {self._max_bytes} are free on the disk")
 
 
@@ -369,31 +350,5 @@ def explained_elements(settings: ClientSettings, size: int) -> int:
     return settings.max_entries + size // _EXPLAINED_BYTES
 
 
-def _shown(entry: FolderEntry) -> str:
-    return printable("/".join(entry.segments), 1000)
-
-
-async def list_parts(lists: FileLists, files: Iterable[tuple[int, FolderEntry]]) -> list[PlannedFile]:
-    """Return files with the payloads of each, given the numbers of their paths.
-
-    Raises:
-        InvalidInput: A target is not a file (code ``kind_mismatch``).
-        ProofError, TooLarge: As `FileLists.parts`.
-    """
-    planned: list[PlannedFile] = []
-    pending: dict[str, list[tuple[int, FolderEntry]]] = {}
-    for number, entry in files:
-        segments, _, target, attributes = entry
-        if target is None:
-            continue
-        if _core.Cid(target).kind == "list":
-            pending.setdefault(target, []).append((len(planned), entry))
-        parts = [(target, None if attributes is None else attributes.size)]
-        planned.append(PlannedFile(number, segments, target, parts, attributes))
-
-    async def expand(same: list[tuple[int, FolderEntry]]) -> None:
-        for place, entry in same:
-            planned[place] = planned[place]._replace(parts=await lists.parts(entry))
-
-    await for_each(pending.values(), expand, _CONCURRENT_LISTS)
-    return planned
+def _shown(path: str) -> str:
+    return printable(path, 1000)

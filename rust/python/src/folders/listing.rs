@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use coregw_core as core;
-use coregw_folders::listing::{Listing, Side};
+use coregw_folders::listing::{Listing, Side, Wanted};
 use coregw_folders::parallel::locked;
 use coregw_folders::plan::Placement;
 use coregw_folders::writer::Writing;
@@ -178,13 +178,13 @@ impl FolderListing {
         })
     }
 
-    /// Adds what is joined to what a writer writes, and returns the other entries.
-    pub(super) fn add_to(&self, work: &Writing, below: u32, placement: Placement) -> core::Result<Vec<FolderEntry>> {
+    /// Adds what is joined to what a writer writes, and returns what else it needs.
+    pub(super) fn add_to(&self, work: &Writing, below: u32, placement: Placement) -> core::Result<Wanted> {
         locked(&self.state).add_to(work, below, placement)
     }
 
     /// An entry, as the fields of a `FolderEntry`.
-    pub(super) fn tuple<'py>(&self, py: Python<'py>, mut entry: FolderEntry) -> PyResult<EntryTuple<'py>> {
+    fn tuple<'py>(&self, py: Python<'py>, mut entry: FolderEntry) -> PyResult<EntryTuple<'py>> {
         let attributes = entry.attributes.take().map(|attributes| self.attributes(py, attributes)).transpose()?;
         entry_tuple(py, entry, attributes)
     }

@@ -1,68 +1,82 @@
 //! `FolderWriter`, `PayloadSink` and `files_match`: folders that are restored, and files that are compared.
 
-use std::collections::HashMap;
-use std::os::unix::ffi::OsStringExt as _;
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use core::{Cid, InputCode};
 use coregw_core as core;
 use coregw_folders::beneath::Beneath;
 use coregw_folders::compare::{self, ComparedFile};
 use coregw_folders::lane::{self, Lane, Received};
-use coregw_folders::metadata::{FileIdentity, Metadata};
-use coregw_folders::parallel::locked;
-use coregw_folders::plan::{Files, Plan, PlannedPayload};
-use coregw_folders::restore::Restore;
-use coregw_folders::stat_file::{Header, Stat, StatFile, StatSorter};
-use coregw_folders::top::RestoreFailure;
-use coregw_folders::writer::{NotedFile, States};
+use coregw_folders::metadata::Extras;
+use coregw_folders::plan::{Plan, PlannedPayload};
+use coregw_folders::removal;
+use coregw_folders::restore::{Choices, Destination, Restore};
+use coregw_folders::stat_file::StatFile;
+use coregw_folders::top::{RestoreFailure, Top};
+use coregw_folders::update::{Done, Preview};
+use coregw_folders::watch::Watch as _;
+use coregw_folders::writer;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::sync::{MutexExt as _, PyOnceLock};
 use pyo3::types::PyString;
 
 use crate::cid::{CidLike, text};
-use crate::convert::BytesLike;
+use crate::convert::{BytesLike, Items};
 use crate::detach::{self, Work};
 use crate::errors::{call, exception, invalid, of_panic};
 use crate::signals::Signals;
 
-use super::attributes::EntryTuple;
 use super::listing::FolderListing;
 use super::survey::os_error;
 
-/// The inode of a file, its size, and its times of modification and change.
-type StatTuple = (u64, u64, i64, i64);
-/// The path of a file, its state, and its target.
-type StateTuple<'py> = (String, StatTuple, Bound<'py, PyString>);
+/// Nested maps: the number of the folder that each is, how many folders it is below in its map, and its root.
+type MapTuple<'py> = (u32, usize, Bound<'py, PyString>);
+/// Files that are lists: the number of each, its path, the list, and the recorded size.
+type ListTuple<'py> = (u32, String, Bound<'py, PyString>, Option<u64>);
+/// A path as names of files.
+type PathNames = Vec<OsString>;
 
-fn state_tuple<'py>(py: Python<'py>, (path, stat, target): NotedFile) -> StateTuple<'py> {
-    let Stat { inode, size, mtime, ctime } = stat;
-    (path, (inode, size, mtime, ctime), text(py, &target))
-}
-
-/// Writes files below one folder from payloads, which its own threads verify and write with the GIL released.
+/// Restores a tree to a folder: its own threads verify and write payloads, with the GIL released.
 ///
-/// Paths are added before and after `start`. Each `request` makes the folders that were added, and names payloads
-/// whose bytes are given to its `PayloadSink`. `finish` makes links and sets the attributes of folders. Nothing outside
-/// the folder is touched: paths are opened name by name, and symbolic links are not followed. Nothing that exists is
-/// written to. What is known of a file is forgotten when it is complete.
+/// Entries are added with their listings, before and after `start`. Each `request` makes the folders that were added,
+/// and names payloads whose bytes are given to its `PayloadSink`. `finish` makes links and sets the attributes of
+/// folders. Nothing outside the folder is touched: paths are opened name by name, and symbolic links are not followed.
+/// What is known of a file is forgotten when it is complete.
+///
+/// If the folder has content, all entries are added first, and `survey`, `recall`, `compare`, `decide` and `apply`
+/// follow instead of `start`: what is there and is right stays, and what is replaced is replaced when its new version
+/// is complete.
 ///
 /// Args:
 ///     folder: The folder, which exists.
 ///     incomplete: An empty folder on the same file system, for files until they are complete: each is renamed to its
 ///         path then. None: files are created at their paths.
 ///     is_moved: Whether what is in `folder` itself is moved elsewhere in the end. Then `finish` does not set the
-///         attributes of folders there, and `take_states` returns files there apart from the others.
+///         attributes of folders there: see `finish_moved`.
+///     has_content: Whether something may be in the folder.
+///     gives_rights: Whether folders of this user get rights that they lack, until `close`.
+///     destination: What messages name as the folder; None for `folder`.
 ///     max_bytes: Bytes that all files together may have; None for any number. A file that exceeds them is refused when
 ///         it is added, or, if its size is not known then, before its first byte is written.
+///     cache: The stat cache: its file, and the absolute path of the folder that it is of.
+///     all_links: Whether symbolic links that lead out of the tree are made as well.
+///     allow_git: Whether what is in a ``.git`` that was there may be changed: git runs programs that it names.
+///     extras: What else is restored: owners, extended attributes, and names of extended attributes that are restored
+///         in any case. To root, only those of users (``user.``) are restored without being named.
 ///
 /// Raises:
 ///     OSError: If a folder can't be opened.
 #[pyclass(frozen, module = "coregw._core")]
-pub struct FolderWriter(Arc<Restoring>);
+pub struct FolderWriter {
+    shared: Arc<Restoring>,
+    /// The file of the stat cache, and the folder that it is of.
+    cache: Option<(PathBuf, PathBuf)>,
+}
 
 /// What a writer and its sinks share.
 struct Restoring {
@@ -78,36 +92,21 @@ impl Restoring {
         if !work.is_stopped() {
             return Ok(());
         }
-        let taken = || work.take_failure().map(|failure| into_exception(failure, py));
+        let taken = || work.take_failure().map(|failure| into_exception(failure, self.restore.destination(), py));
         let stopped = || invalid(InputCode::InvalidRequest, "the writer has been stopped");
         Err(self.failure.get_or_init(py, taken).as_ref().map_or_else(stopped, |error| error.clone_ref(py)))
     }
-
-    /// Changes what is planned. The GIL is released if a thread has the locks, which may make folders.
-    fn change<T: Send>(
-        &self,
-        py: Python<'_>,
-        change: impl FnOnce(&mut Plan, &mut Files) -> core::Result<T> + Send,
-    ) -> PyResult<T> {
-        let work = self.restore.work();
-        match work.try_planned() {
-            Some((mut files, mut plan)) => call(|| change(&mut plan, &mut files)),
-            None => detach::run(py, Work::Unbounded, || {
-                let (mut files, mut plan) = work.planned();
-                change(&mut plan, &mut files)
-            }),
-        }
-    }
 }
 
-/// The exception for a failure.
-fn into_exception(failure: RestoreFailure, py: Python<'_>) -> PyErr {
+/// The exception for a failure below a folder.
+fn into_exception(failure: RestoreFailure, folder: &Path, py: Python<'_>) -> PyErr {
     match failure {
         RestoreFailure::Core(error) => exception(error),
         RestoreFailure::Path(path, why) => invalid(InputCode::InvalidPath, format!("{}: {why}", path.escape_debug())),
         RestoreFailure::Io(number, path) => {
             let text = py.import("os").and_then(|os| os.call_method1("strerror", (number,)));
-            text.map_or_else(|error| error, |text| PyOSError::new_err((number, text.unbind(), path)))
+            let path = if path == "." { folder.to_path_buf() } else { folder.join(path) };
+            text.map_or_else(|error| error, |text| PyOSError::new_err((number, text.unbind(), path.into_os_string())))
         }
         RestoreFailure::Panic(panic) => of_panic(&*panic),
     }
@@ -116,93 +115,77 @@ fn into_exception(failure: RestoreFailure, py: Python<'_>) -> PyErr {
 #[pymethods]
 impl FolderWriter {
     #[new]
-    #[pyo3(signature = (folder, incomplete = None, is_moved = false, max_bytes = None))]
+    #[pyo3(signature = (
+        folder, incomplete = None, *, is_moved = false, has_content = false, gives_rights = true, destination = None,
+        max_bytes = None, cache = None, all_links = false, allow_git = false, extras = (false, false, Vec::new())
+    ), text_signature = "(folder, incomplete=None, *, is_moved=False, has_content=False, gives_rights=True, \
+        destination=None, max_bytes=None, cache=None, all_links=False, allow_git=False, extras=(False, False, ()))")]
+    #[allow(clippy::too_many_arguments)] // what the caller has chosen
     fn new(
         py: Python<'_>,
         folder: PathBuf,
         incomplete: Option<PathBuf>,
         is_moved: bool,
+        has_content: bool,
+        gives_rights: bool,
+        destination: Option<PathBuf>,
         max_bytes: Option<u64>,
+        cache: Option<(PathBuf, PathBuf)>,
+        all_links: bool,
+        allow_git: bool,
+        extras: (bool, bool, Vec<String>),
     ) -> PyResult<Self> {
-        let restore = Restore::open(&folder, incomplete.as_deref(), is_moved, max_bytes.unwrap_or(u64::MAX))
-            .map_err(|failure| into_exception(failure, py))?;
-        Ok(Self(Arc::new(Restoring { restore, failure: PyOnceLock::new() })))
+        let destination = destination.unwrap_or_else(|| folder.clone());
+        let cached_in = cache.as_ref().map(|(file, _)| file.with_file_name(""));
+        let place = Destination { folder, incomplete, is_moved, has_content, gives_rights, destination, cached_in };
+        let extras = Extras::new(extras.0, extras.1, extras.2);
+        let shown = place.destination.clone();
+        let restore = Restore::open(place, Choices { all_links, allow_git, extras }, max_bytes.unwrap_or(u64::MAX))
+            .map_err(|failure| into_exception(failure, &shown, py))?;
+        Ok(Self { shared: Arc::new(Restoring { restore, failure: PyOnceLock::new() }), cache })
     }
 
-    /// Add a folder; no segments are the folder itself. The folders above a path are added with it.
+    /// Add the entries that `listing` has joined. O(entries), with the GIL released.
     ///
     /// Args:
-    ///     segments: The path.
-    ///     mode: Its permissions and sticky bit, set by `finish`; None leaves those of a new folder. Until then, others
-    ///         have no permissions that they do not have in the end. Set-uid and set-gid bits stay as they are.
-    ///     mtime_ns: Its time of modification, set by `finish`.
-    ///     exists: Whether it exists already.
-    ///     below: The number of the folder that the path is below; 0 is the folder itself.
+    ///     listing: The listing of a map.
+    ///     below: The number of the folder that the map is; 0 is the folder itself.
     ///
     /// Returns:
-    ///     The number of the folder.
+    ///     The nested maps: the number of the folder that each is, how many folders it is below in its map, and its
+    ///     root; and the files that are lists, whose payloads `supply_list` needs: the number of each, its path, the
+    ///     list, and the size that is recorded.
     ///
     /// Raises:
-    ///     InvalidInput: If a segment can't be a file name (code ``invalid_path``).
-    #[pyo3(signature = (segments, mode = None, mtime_ns = None, exists = false, below = 0))]
-    fn add_folder(
+    ///     InvalidInput: If a segment can't be a file name, a path is a file and a folder, or that of the folder for
+    ///         incomplete files, or the tree has a path twice (code ``invalid_path``); or as `FolderListing.take`.
+    ///     TooLarge: If the sizes of a file's payloads sum to 2^63 or more, or those of all files to more than
+    ///         `max_bytes`.
+    fn add_listed<'py>(
         &self,
-        py: Python<'_>,
-        segments: Vec<String>,
-        mode: Option<u32>,
-        mtime_ns: Option<i64>,
-        exists: bool,
+        py: Python<'py>,
+        listing: &FolderListing,
         below: u32,
-    ) -> PyResult<u32> {
-        let known = Metadata { mode, mtime: mtime_ns, ..Metadata::default() };
-        self.0.change(py, |plan, _| plan.add_folder(below, &segments, known, exists))
+    ) -> PyResult<(Vec<MapTuple<'py>>, Vec<ListTuple<'py>>)> {
+        let restore = &self.shared.restore;
+        let placement = restore.placement();
+        let wanted = detach::run(py, Work::Unbounded, || listing.add_to(restore.work(), below, placement))?;
+        let maps = wanted.maps.into_iter().map(|(number, depth, root)| (number, depth, text(py, &root)));
+        let lists = wanted.lists.into_iter().map(|(number, path, list, size)| (number, path, text(py, &list), size));
+        Ok((maps.collect(), lists.collect()))
     }
 
-    /// Return the number of a folder in the folder of another number; None if it was not added.
-    fn folder_in(&self, py: Python<'_>, folder: u32, name: &str) -> PyResult<Option<u32>> {
-        self.0.change(py, |plan, _| Ok(plan.folder_in(folder, name)))
-    }
-
-    /// Return the number of the folder above another one.
-    ///
-    /// Raises:
-    ///     InvalidInput: If no folder has this number.
-    fn folder_above(&self, py: Python<'_>, folder: u32) -> PyResult<u32> {
-        self.0.change(py, |plan, _| plan.above(folder))
-    }
-
-    /// Add a file that consists of payloads.
+    /// Supply the payloads of a file that is a list.
     ///
     /// Args:
-    ///     segments: The path.
+    ///     number: The number of the list.
     ///     parts: The payloads in order, at least one: their CIDs and sizes. The size of the last one may be None.
-    ///     mode: Its permissions, None for those of a new file. Bits above 0o777 are ignored.
-    ///     mtime_ns: Its time of modification.
-    ///     replaces: Whether an existing file at the path is replaced, if the writer has a folder for incomplete files.
-    ///     list: The root of the list that the payloads are of, if they are of one.
-    ///     below: As for `add_folder`.
-    ///     executable: Whether a file without a mode is executable, as far as the umask lets new files be.
     ///
     /// Raises:
-    ///     InvalidInput: If a segment can't be a file name (code ``invalid_path``), or a CID is invalid or a root.
-    ///     TooLarge: If the sizes sum to 2^63 or more, those of all files to 2^64 or more, or to more than `max_bytes`.
-    #[pyo3(signature = (
-        segments, parts, mode = None, mtime_ns = None, replaces = false, list = None, below = 0, executable = false
-    ))]
-    #[allow(clippy::too_many_arguments)] // what is known of a file
-    fn add_file(
-        &self,
-        py: Python<'_>,
-        segments: Vec<String>,
-        parts: Vec<(CidLike, Option<u64>)>,
-        mode: Option<u32>,
-        mtime_ns: Option<i64>,
-        replaces: bool,
-        list: Option<CidLike>,
-        below: u32,
-        executable: bool,
-    ) -> PyResult<()> {
-        let parts: Vec<_> = parts.into_iter().map(|(cid, size)| (cid.0, size)).collect();
+    ///     InvalidInput: If a CID is invalid or a root, or as `add_listed`.
+    ///     TooLarge: As `add_listed`.
+    fn supply_list(&self, py: Python<'_>, number: u32, parts: Items<PartLike>) -> PyResult<()> {
+        let parts: Vec<_> = parts.0.into_iter().map(|(cid, size)| (cid.0, size)).collect();
         let is_known = |(index, part): (usize, &(Cid, Option<u64>))| {
             part.0.root().is_none() && (part.1.is_some() || index + 1 == parts.len())
         };
@@ -210,79 +193,86 @@ impl FolderWriter {
             let what = "a file consists of payloads, and the size of each but the last is known";
             return Err(invalid(InputCode::InvalidRequest, what));
         }
-        let attributes = Metadata { mode, mtime: mtime_ns, is_executable: executable };
-        let (work, list) = (self.0.restore.work(), list.as_ref().map(|list| &list.0));
-        let placement = self.0.restore.placement(replaces);
-        self.0.change(py, |plan, files| {
-            work.add_file((plan, files), (below, &segments), (&parts, list), attributes, placement)
-        })
+        detach::run(py, Work::Unbounded, || self.shared.restore.supply_list(number, &parts))
     }
 
-    /// Add a file that exists with the right content: `finish` sets its attributes where they differ.
-    ///
-    /// Args:
-    ///     segments: The path.
-    ///     mode: As for `add_file`.
-    ///     mtime_ns: As for `add_file`.
-    ///     file: The device and the inode that it has; if it has others then, `finish` refuses it. None for any.
-    ///     below: As for `add_folder`.
-    #[pyo3(signature = (segments, mode = None, mtime_ns = None, file = None, below = 0))]
-    fn keep_file(
-        &self,
-        py: Python<'_>,
-        segments: Vec<String>,
-        mode: Option<u32>,
-        mtime_ns: Option<i64>,
-        file: Option<(u64, u64)>,
-        below: u32,
-    ) -> PyResult<()> {
-        let identity = file.map(|(device, inode)| FileIdentity { device, inode });
-        let attributes = Metadata { mode, mtime: mtime_ns, ..Metadata::default() };
-        self.0.change(py, |plan, _| plan.keep((below, &segments), attributes, Some(identity)))
-    }
-
-    /// Add a symbolic link that exists with the right target: `finish` sets its time where that differs.
-    #[pyo3(signature = (segments, mtime_ns = None, below = 0))]
-    fn keep_link(&self, py: Python<'_>, segments: Vec<String>, mtime_ns: Option<i64>, below: u32) -> PyResult<()> {
-        let attributes = Metadata { mtime: mtime_ns, ..Metadata::default() };
-        self.0.change(py, |plan, _| plan.keep((below, &segments), attributes, None))
-    }
-
-    /// Add a symbolic link, which `finish` makes. Its target is not checked. The path is as for `add_folder`.
-    #[pyo3(signature = (segments, target, mtime_ns = None, replaces = false, below = 0))]
-    fn add_link(
-        &self,
-        py: Python<'_>,
-        segments: Vec<String>,
-        target: BytesLike,
-        mtime_ns: Option<i64>,
-        replaces: bool,
-        below: u32,
-    ) -> PyResult<()> {
-        let attributes = Metadata { mtime: mtime_ns, ..Metadata::default() };
-        let placement = self.0.restore.placement(replaces);
-        self.0.change(py, |plan, _| plan.add_link((below, &segments), target.to_vec(), attributes, placement))
-    }
-
-    /// Add files of one payload, and folders, as far as `listing` has joined them.
-    ///
-    /// O(entries), with the GIL released.
-    ///
-    /// Args:
-    ///     listing: The listing of a map.
-    ///     below: The number of the folder that the map is; 0 is the folder itself.
-    ///
-    /// Returns:
-    ///     The other entries, as `FolderListing.take` does, with paths in the map: links, nested maps, files that are
-    ///     lists, and folders that have no attributes because they are moved.
+    /// Find what is there of what was added, and return the bytes of files at paths of files. O(entries).
     ///
     /// Raises:
-    ///     InvalidInput, TooLarge: As `add_file`; if a path is a file and a folder, or that of the folder for
-    ///         incomplete files (code ``invalid_path``); or as `FolderListing.take`.
-    fn add_listed<'py>(&self, py: Python<'py>, listing: &FolderListing, below: u32) -> PyResult<Vec<EntryTuple<'py>>> {
-        let placement = self.0.restore.placement(false);
-        let others = detach::run(py, Work::Unbounded, || listing.add_to(self.0.restore.work(), below, placement))?;
-        others.into_iter().map(|entry| listing.tuple(py, entry)).collect()
+    ///     InvalidInput, OSError: If a link has taken the place of a folder, or the system refuses something.
+    fn survey(&self, py: Python<'_>) -> PyResult<u64> {
+        let bytes = py.detach(|| self.shared.restore.survey());
+        self.shared.raise(py)?;
+        Ok(bytes)
+    }
+
+    /// Take files for right, unread, that have not changed since they were, as the cache says. O(files).
+    ///
+    /// Returns:
+    ///     Their bytes.
+    fn recall(&self, py: Python<'_>) -> PyResult<u64> {
+        let Some((file, folder)) = &self.cache else { return Ok(0) };
+        let bytes = py.detach(|| {
+            let known = StatFile::open(file, folder.as_os_str().as_bytes(), writer::RESTORED);
+            known.map_or(0, |known| self.shared.restore.recall(&known))
+        });
+        self.shared.raise(py)?;
+        Ok(bytes)
+    }
+
+    /// Compare the next files that are there, about 256 MiB or 1,000 files. O(bytes), on all cores.
+    ///
+    /// Returns:
+    ///     The bytes of those that are right; None if no file is left.
+    ///
+    /// Raises:
+    ///     TooLarge: If the sizes of a file's payloads sum to 2^63 or more.
+    fn compare(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        let right_bytes = py.detach(|| self.shared.restore.compare());
+        self.shared.raise(py)?;
+        Ok(right_bytes)
+    }
+
+    /// Decide what becomes of what is there.
+    ///
+    /// Args:
+    ///     delete: Paths of what stays of that which the tree does not have, without what is below them. None deletes
+    ///         nothing: it stays.
+    ///
+    /// Raises:
+    ///     InvalidInput: If a folder is in the place of a file, or the reverse, and nothing is deleted; or if a
+    ///         ``.git`` that was there would be changed (code ``invalid_path``).
+    #[pyo3(signature = (delete))]
+    fn decide(&self, py: Python<'_>, delete: Option<Items<PathBuf>>) -> PyResult<()> {
+        py.detach(|| self.shared.restore.decide(delete.as_ref().map(|delete| &delete.0[..])));
+        self.shared.raise(py)
+    }
+
+    /// Return what `apply` and all that follows would do. O(entries).
+    ///
+    /// Returns:
+    ///     The paths of files, links and empty folders that are created, those that are replaced, and those that are
+    ///     deleted, without what is in deleted folders; and the number of files that are right.
+    fn preview(&self, py: Python<'_>) -> (Vec<PathNames>, Vec<PathNames>, Vec<PathNames>, u64) {
+        let Preview { created, replaced, deleted, kept } = py.detach(|| self.shared.restore.preview());
+        let names = |path: Vec<Vec<u8>>| path.into_iter().map(OsString::from_vec).collect();
+        let paths = |paths: Vec<Vec<Vec<u8>>>| paths.into_iter().map(names).collect();
+        (paths(created), paths(replaced), paths(deleted), kept)
+    }
+
+    /// Plan what is to be made, remove what is in the way of it, and start, as `start` does.
+    ///
+    /// Args:
+    ///     free_bytes: Bytes that all files together may have, besides those of files that are replaced; None for any
+    ///         number.
+    ///
+    /// Raises:
+    ///     TooLarge: If there are more.
+    ///     InvalidInput, OSError: As `start`.
+    #[pyo3(signature = (free_bytes))]
+    fn apply(&self, py: Python<'_>, free_bytes: Option<u64>) -> PyResult<()> {
+        detach::run(py, Work::Unbounded, || self.shared.restore.apply(free_bytes.unwrap_or(u64::MAX)))?;
+        self.shared.raise(py)
     }
 
     /// Make the folders that were added, write the payloads that are in their CIDs, and start the threads.
@@ -291,8 +281,8 @@ impl FolderWriter {
     ///     InvalidInput: If a path can't be made here, or exists (code ``invalid_path``); the message names it.
     ///     OSError: If the system refuses something.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
-        detach::run(py, Work::Unbounded, || self.0.restore.start())?;
-        self.0.raise(py)
+        detach::run(py, Work::Unbounded, || self.shared.restore.start())?;
+        self.shared.raise(py)
     }
 
     /// Return the sink of the next payloads to request, or None if all that were added have been.
@@ -304,9 +294,9 @@ impl FolderWriter {
     /// Raises:
     ///     InvalidInput, OSError: As `start`.
     fn request(&self, py: Python<'_>, max_bytes: u64, max_payload_bytes: u64) -> PyResult<Option<PayloadSink>> {
-        let lane = py.detach(|| self.0.restore.request(max_bytes, max_payload_bytes));
-        self.0.raise(py)?;
-        Ok(lane.map(|lane| PayloadSink { lane, shared: Arc::clone(&self.0) }))
+        let lane = py.detach(|| self.shared.restore.request(max_bytes, max_payload_bytes));
+        self.shared.raise(py)?;
+        Ok(lane.map(|lane| PayloadSink { lane, shared: Arc::clone(&self.shared) }))
     }
 
     /// Make the links and set the attributes of folders, when all payloads are written.
@@ -314,58 +304,112 @@ impl FolderWriter {
     /// Raises:
     ///     InvalidInput, OSError: As `start`.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.0.restore.finish());
-        self.0.raise(py)
+        py.detach(|| self.shared.restore.finish());
+        self.shared.raise(py)
     }
 
-    /// The states of the files that were completed since the last call, when each had its path. O(files).
+    /// Give the folder that the content is in, or is moved to, a mode that is no looser than in the end.
     ///
-    /// Files that somebody else has changed since are left out.
+    /// Raises:
+    ///     OSError: If the system refuses it.
+    fn prepare_top(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
+        self.run_on_top(py, &folder, Top::prepare_top)
+    }
+
+    /// Set the attributes of the folders that were moved to a folder.
     ///
-    /// Returns:
-    ///     For each its path, its inode, size in bytes, and times of modification and change in nanoseconds since 1970,
-    ///     and its target; and the same for files that are kept apart.
-    fn take_states<'py>(&self, py: Python<'py>) -> (Vec<StateTuple<'py>>, Vec<StateTuple<'py>>) {
-        let States { files, top } = self.0.restore.work().take_states();
-        let tuples = |states: Vec<NotedFile>| states.into_iter().map(|state| state_tuple(py, state)).collect();
-        (tuples(files), tuples(top))
+    /// Raises:
+    ///     OSError: If the system refuses it.
+    fn finish_moved(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
+        self.run_on_top(py, &folder, Top::finish_moved)
     }
 
-    /// Number of files that were added, and the sum of their sizes; None if one of them is not known.
-    #[getter]
-    fn added(&self, py: Python<'_>) -> (u32, Option<u64>) {
-        let work = self.0.restore.work();
-        let files = work.files.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
-        files.added()
+    /// Set what is recorded of the folder itself, where its content is now: nothing in it changes after that.
+    ///
+    /// Raises:
+    ///     OSError: If the system refuses it.
+    fn finish_top(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
+        self.run_on_top(py, &folder, Top::finish_top)
     }
 
-    /// Whether what is in the folder itself is moved elsewhere in the end.
+    /// Write to a file, for the next time, what is known of files that were written or right. O(n log n).
+    ///
+    /// Waits for up to a tick of the file system's clock, mostly 10 ms or less.
+    ///
+    /// Args:
+    ///     file: The file, which is replaced.
+    ///     clock: A folder of this user on the file system of `folder`, whose times are changed.
+    ///     folder: The folder that has the files now.
+    ///
+    /// Raises:
+    ///     OSError: If the file cannot be written.
+    fn save_cache(&self, py: Python<'_>, file: PathBuf, clock: PathBuf, folder: PathBuf) -> PyResult<()> {
+        let Some((_, known_as)) = &self.cache else { return Ok(()) };
+        let (work, known_as) = (self.shared.restore.work(), known_as.as_os_str().as_bytes());
+        Ok(py.detach(|| work.save(&file, &folder, &clock, known_as))?)
+    }
+
+    /// The number of files that were added, and the sum of their sizes; None if one of them is not known.
     #[getter]
-    fn is_moved(&self) -> bool {
-        self.0.restore.work().is_moved
+    fn added(&self, py: Python<'_>) -> (u64, Option<u64>) {
+        py.detach(|| self.shared.restore.work().added())
+    }
+
+    /// The numbers of files that were written, files that were right, deletions, and files that were replaced.
+    ///
+    /// What was in deleted folders does not count. A file that was replaced is one of those that were written.
+    #[getter]
+    fn done(&self, py: Python<'_>) -> (u64, u64, u64, u64) {
+        let Done { files, kept, deleted, replaced } = py.detach(|| self.shared.restore.done());
+        (files, kept, deleted, replaced)
+    }
+
+    /// The paths of symbolic links that lead out of the tree and are not made.
+    #[getter]
+    fn links_left_out(&self) -> Vec<String> {
+        self.shared.restore.links_left_out()
+    }
+
+    /// Recorded extended attributes that are not restored: the first path, the name and the number of each.
+    #[getter]
+    fn unrestored_xattrs(&self, py: Python<'_>) -> Vec<(String, String, u64)> {
+        py.detach(|| self.shared.restore.unrestored_xattrs())
     }
 
     /// Whether so many files wait to be requested that no more should be added.
     #[getter]
     fn has_enough(&self, py: Python<'_>) -> bool {
-        let work = self.0.restore.work();
+        let work = self.shared.restore.work();
         work.files.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner).are_enough()
     }
 
     /// Bytes written to files so far.
     #[getter]
     fn written(&self) -> u64 {
-        self.0.restore.work().written.load(Ordering::Relaxed)
+        self.shared.restore.work().written.load(Ordering::Relaxed)
     }
 
     /// Let every call and all threads end soon: nothing more is written. Idempotent.
     fn stop(&self) {
-        self.0.restore.work().stop();
+        self.shared.restore.work().stop();
     }
 
     /// Stop writing, and wait until the threads have ended. Idempotent.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.0.restore.close());
+        py.detach(|| self.shared.restore.close());
+    }
+}
+
+impl FolderWriter {
+    fn run_on_top(
+        &self,
+        py: Python<'_>,
+        folder: &Path,
+        run: impl FnOnce(&Top, &Plan, &Path) -> Result<(), RestoreFailure> + Send,
+    ) -> PyResult<()> {
+        let restore = &self.shared.restore;
+        let done = py.detach(|| run(&restore.work().top, &restore.work().plan(), folder));
+        done.map_err(|failure| into_exception(failure, restore.destination(), py))
     }
 }
 
@@ -483,102 +527,24 @@ pub fn files_match(
     Ok(found)
 }
 
-/// The stat cache of a folder that roots were restored to: which files have which bytes.
+/// Remove a folder with all that is in it, as far as that is possible, without following links. O(entries).
 ///
-/// A file that is missing, damaged, or of another folder knows nothing. O(files of the last time).
+/// Folders of this user get the rights that this needs; one that is not removed has its mode again.
 ///
 /// Args:
-///     file: Where it is kept.
-///     folder: The absolute path of the folder.
+///     folder: The folder; nothing happens if it does not exist.
+///     progress: Called about every 50 milliseconds with 0, in the caller's thread. An exception that it raises ends
+///         the work.
 ///
-/// >>> import tempfile
-/// >>> with tempfile.TemporaryDirectory() as folder:
-/// ...     cache = StatCache(f"{folder}/cache", folder)
-/// ...     cache.add([("a", (1, 2, 3, 4), "bafkqaaa")])
-/// ...     cache.save(f"{folder}/cache", 10**10)
-/// ...     StatCache(f"{folder}/cache", folder).find("a", (1, 2, 3, 4))
-/// 'bafkqaaa'
-#[pyclass(frozen, module = "coregw._core")]
-pub struct StatCache {
-    file: PathBuf,
-    folder: Vec<u8>,
-    known: HashMap<Box<[u8]>, KnownTarget>,
-    new: Mutex<Option<StatSorter>>,
-}
-
-/// A state in which a file had the bytes of a target.
-type KnownTarget = (Stat, Box<[u8]>);
-
-/// What a cache of restored files has in place of the options of an upload.
-const RESTORED: &[u8] = b"restored";
-
-#[pymethods]
-impl StatCache {
-    #[new]
-    fn new(py: Python<'_>, file: PathBuf, folder: PathBuf) -> PyResult<Self> {
-        let folder = folder.into_os_string().into_vec();
-        detach::run(py, Work::Unbounded, || {
-            let mut known = HashMap::new();
-            if let Some(opened) = StatFile::open(&file, &folder, RESTORED) {
-                let all = opened.each_final(|path, stat, target| {
-                    known.insert(path.into(), (stat, target.as_bytes().into()));
-                });
-                if all.is_err() {
-                    known.clear();
-                }
-            }
-            Ok(Self { file, folder, known, new: Mutex::default() })
-        })
-    }
-
-    /// Return the target of a file that has not changed since it was noted; None if it has to be read.
-    ///
-    /// Args:
-    ///     path: The path of the file below the folder.
-    ///     state: Its inode, size in bytes, and times of modification and change in nanoseconds since 1970.
-    fn find<'py>(&self, py: Python<'py>, path: &str, state: StatTuple) -> Option<Bound<'py, PyString>> {
-        let (stat, target) = self.known.get(path.as_bytes())?;
-        (*stat == stat_of(state)).then(|| text(py, &Cid::trusted(target)))
-    }
-
-    /// Add files to what `save` writes, as `FolderWriter.take_states` returns them. O(files).
-    ///
-    /// Raises:
-    ///     InvalidInput: If a target is not a CID.
-    ///     OSError: If a temporary file cannot be written.
-    fn add(&self, py: Python<'_>, files: Vec<(String, StatTuple, CidLike)>) -> PyResult<()> {
-        Ok(detach::run(py, Work::Unbounded, || {
-            let mut new = locked(&self.new);
-            let sorter = new.get_or_insert_with(|| StatSorter::new(self.file.with_file_name(""), None));
-            Ok(files
-                .iter()
-                .try_for_each(|(path, state, target)| sorter.add(path.as_bytes(), stat_of(*state), &target.0)))
-        })??)
-    }
-
-    /// Write the files that were added to a file, and forget them. O(n log n).
-    ///
-    /// Args:
-    ///     file: The file, which is replaced.
-    ///     before: The file system's time, in nanoseconds since 1970: no later change has an earlier time.
-    ///
-    /// Raises:
-    ///     OSError: If the file cannot be written.
-    fn save(&self, py: Python<'_>, file: PathBuf, before: i64) -> PyResult<()> {
-        let (folder, options) = (self.folder.clone(), RESTORED.to_vec());
-        let header = Header { folder, options, before, ..Header::default() };
-        Ok(detach::run(py, Work::Unbounded, || {
-            let new = locked(&self.new).take();
-            Ok(new.unwrap_or_else(|| StatSorter::new(PathBuf::new(), None)).write(&file, &header))
-        })??)
-    }
-
-    /// Forget the files that were added. Idempotent.
-    fn discard(&self) {
-        locked(&self.new).take();
-    }
-}
-
-fn stat_of((inode, size, mtime, ctime): StatTuple) -> Stat {
-    Stat { inode, size, mtime, ctime }
+/// Raises:
+///     KeyboardInterrupt: If the process gets SIGINT meanwhile, in the main thread.
+#[pyfunction]
+#[pyo3(signature = (folder, progress = None), text_signature = "(folder, progress=None)")]
+pub fn remove_tree(py: Python<'_>, folder: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<()> {
+    let signals = Signals::with_progress(progress);
+    detach::run(py, Work::Unbounded, || {
+        removal::remove_folder(&folder, &|| signals.is_interrupted());
+        Ok(())
+    })?;
+    signals.result()
 }

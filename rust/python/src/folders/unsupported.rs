@@ -16,10 +16,10 @@ const NAMES: [&CStr; 12] = [
     c"HashedFolder",
     c"PayloadBatch",
     c"PayloadSink",
-    c"StatCache",
     c"Survey",
     c"files_match",
     c"hash_survey",
+    c"remove_tree",
     c"survey",
 ];
 
