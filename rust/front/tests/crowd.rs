@@ -1,0 +1,100 @@
+//! The open connections, without any, by a clock that the tests move.
+#![cfg(unix)]
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use coregw_front::crowd::{Crowd, Figures, Place, Shares};
+use coregw_front::peers::Proxies;
+use tokio::time::advance;
+
+const ONE: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)));
+const OTHER: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)));
+const SECOND: Duration = Duration::from_secs(1);
+
+fn crowd(connections: usize, per_address: usize, unsent: usize) -> Arc<Crowd> {
+    Crowd::new(Shares { connections, per_address, unsent }, Arc::new(Proxies::default()))
+}
+
+fn enter(crowd: &Arc<Crowd>, client: Option<IpAddr>) -> Place {
+    crowd.enter(client).expect("a place")
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_idle_connection_makes_room_and_one_that_works_never_does() {
+    let crowd = crowd(3, 3, 1000);
+    let mut places = Vec::new();
+    for client in [ONE, OTHER, ONE] {
+        places.push(enter(&crowd, client));
+        advance(SECOND).await;
+    }
+    let busy = places[0].member().begin();
+    let fourth = enter(&crowd, ONE);
+    let ended: Vec<bool> = places.iter().map(|place| place.member().is_ended()).collect();
+    assert_eq!(ended, [false, true, false], "the first is at work");
+    drop(busy); // it has just been answered: now the third has been idle for longest
+    advance(SECOND).await;
+    drop(enter(&crowd, OTHER));
+    assert!(places[2].member().is_ended() && !places[0].member().is_ended() && !fourth.member().is_ended());
+    let _fifth = enter(&crowd, OTHER);
+    let _work: Vec<_> = [&places[0], &fourth, &_fifth].map(|place| place.member().begin()).into();
+    assert!(crowd.enter(ONE).is_none());
+    let figures = crowd.figures();
+    assert_eq!((figures.connections, figures.requests, figures.no_room), (3, 3, 3));
+    drop((places, fourth, _fifth));
+    assert_eq!(crowd.figures(), Figures { no_room: 3, ..Figures::default() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_address_has_a_share() {
+    let crowd = crowd(10, 2, 1000);
+    let others: Vec<_> = (0..4).map(|_| enter(&crowd, None)).collect();
+    let first = enter(&crowd, ONE);
+    advance(SECOND).await;
+    let second = enter(&crowd, ONE);
+    let third = enter(&crowd, ONE);
+    assert!(first.member().is_ended() && !second.member().is_ended());
+    let _work = (second.member().begin(), third.member().begin());
+    assert!(crowd.enter(ONE).is_none());
+    assert!(others.iter().all(|place| !place.member().is_ended()) && crowd.enter(OTHER).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reads_nothing_for_longest_goes_when_much_is_unread() {
+    let crowd = crowd(10, 10, 1000);
+    let places: Vec<_> = (0..4).map(|_| enter(&crowd, ONE)).collect();
+    let mut held = Vec::new();
+    for place in &places[..3] {
+        held.push(place.member().hold(300));
+        advance(SECOND).await;
+    }
+    held.push(places[3].member().hold(300)); // 1200 of 1000
+    let ended: Vec<bool> = places.iter().map(|place| place.member().is_ended()).collect();
+    assert_eq!(ended, [true, false, false, false]);
+    assert_eq!(crowd.figures().unsent_bytes, 900);
+    drop(held.drain(..1)); // what was written off is not counted again
+    assert_eq!(crowd.figures().unsent_bytes, 900);
+    // Who has had no time is left until half as much again is unread, and then the newest is.
+    let more = places[3].member().hold(3000);
+    let ended: Vec<bool> = places.iter().map(|place| place.member().is_ended()).collect();
+    assert_eq!(ended, [true, true, true, false]);
+    drop((held, more));
+    let figures = crowd.figures();
+    assert_eq!((figures.unsent_bytes, figures.unread_responses), (0, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_one_request_after_the_other_goes() {
+    let crowd = crowd(10, 10, 1000);
+    let place = enter(&crowd, ONE);
+    for _ in 0..1000 {
+        drop(place.member().begin());
+        let mut open = place.member().begin();
+        open.answer();
+    }
+    assert!(!place.member().is_ended(), "every other one was answered");
+    (0..300).for_each(|_| drop(place.member().begin()));
+    assert!(place.member().is_ended());
+    assert_eq!(crowd.figures().floods, 1);
+}

@@ -1,0 +1,210 @@
+//! Clients of HTTP/2 that flood or stall, by raw frames: their streams or connections end, and nothing is left of them.
+#![cfg(unix)]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use coregw_front::budget::{Arriving, Budget, Capacity, read_whole};
+use coregw_front::crowd::Shares;
+use coregw_front::framing::Limits;
+use coregw_front::guard::Deadlines;
+use coregw_front::origins::Origins;
+use coregw_front::pace::Rate;
+use coregw_front::problem::Codes;
+use coregw_front::server::{Answer, Listener, Rules, Server, Service};
+use http::{Method, Request, Response};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+const SOON: Duration = Duration::from_secs(20);
+const MIB: usize = 1 << 20;
+
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// Answers GET / with 1 MiB, reads bodies of POST, and answers other paths never.
+struct Slow(Arc<Budget>);
+
+impl Service for Slow {
+    async fn answer(&self, request: Request<Arriving>, _: Option<SocketAddr>) -> Response<Answer> {
+        if request.uri().path() != "/" {
+            return std::future::pending().await;
+        }
+        if request.method() == Method::GET {
+            return Response::new(Answer::from(Bytes::from(vec![7; MIB])));
+        }
+        let mut account = self.0.account(None);
+        let found = read_whole(request.into_body(), MIB, &mut account).await;
+        let codes = Codes::new([("invalid_request", 400)]);
+        found
+            .map_or_else(|problem| problem.response(&codes).map(Answer::from), |body| Response::new(Answer::from(body)))
+    }
+}
+
+struct Client {
+    stream: TcpStream,
+    server: Arc<Server<Slow>>,
+}
+
+/// A client whose connection is open, and that has sent these settings.
+async fn connect(settings: &[u8]) -> Client {
+    let short = Duration::from_millis(200);
+    let rate = Rate { bytes_per_second: 1000, grace: short, pause: short };
+    let rules = Rules {
+        origins: Origins::new("auto", "none", "127.0.0.1").expect("hosts"),
+        codes: Codes::new([("invalid_request", 400)]),
+        limits: Limits { head_bytes: 16 << 10, fields: 100 },
+        deadlines: Deadlines { head: short, idle: SOON, body: rate, body_whole: SOON, read: rate, drain: short },
+        shares: Shares { connections: 10, per_address: 10, unsent: 1 << 30 },
+        proxies: Arc::default(),
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let budget = Budget::new(Capacity { total: MIB, per_address: MIB, largest: MIB }, Arc::default());
+    let server = Server::new(Slow(budget), rules);
+    let serving = Arc::clone(&server);
+    tokio::spawn(async move { serving.serve(vec![Listener::Tcp(listener)], std::future::pending(), SOON).await });
+    let mut stream = TcpStream::connect(address).await.expect("a connection");
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.expect("room");
+    let mut client = Client { stream, server };
+    client.send(SETTINGS, 0, 0, settings).await.expect("room");
+    client
+}
+
+impl Client {
+    async fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> std::io::Result<()> {
+        self.stream.write_all(&frame(kind, flags, stream, payload)).await
+    }
+
+    /// Reads frames until one is as it should be; false if the connection ends before.
+    async fn find(&mut self, is_it: impl Fn(u8, u32, &[u8]) -> bool) -> bool {
+        let finding = async {
+            let mut head = [0; 9];
+            while self.stream.read_exact(&mut head).await.is_ok() {
+                let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+                if self.stream.read_exact(&mut payload).await.is_err() {
+                    return false;
+                }
+                if is_it(head[3], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), &payload) {
+                    return true;
+                }
+            }
+            false
+        };
+        timeout(SOON, finding).await.expect("an end")
+    }
+
+    /// Sends until the connection ends.
+    async fn flood(&mut self, next: impl Fn(u32) -> Vec<u8>) {
+        let flooding = async {
+            let mut count = 0;
+            while self.stream.write_all(&next(count)).await.is_ok() {
+                count += 1;
+            }
+        };
+        timeout(SOON, flooding).await.expect("an end");
+    }
+
+    /// Waits until no connection is open, and nothing is left of what it held.
+    async fn has_left_nothing(&self) {
+        let leaving = async {
+            loop {
+                let figures = self.server.figures();
+                if (figures.connections, figures.requests, figures.unsent_bytes) == (0, 0, 0) {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(SOON, leaving).await.expect("an end");
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// A head: the method and the path are numbers of the static table (RFC 7541 appendix A).
+fn head(method: u8, path: u8) -> Vec<u8> {
+    [&[0x80 | method, 0x86, 0x80 | path, 0x01, 9], &b"localhost"[..]].concat()
+}
+
+const GET: u8 = 2;
+const POST: u8 = 3;
+const ROOT: u8 = 4;
+const OTHER: u8 = 5;
+
+#[tokio::test]
+async fn a_stream_that_is_not_read_ends_and_the_connection_goes_on() {
+    let mut client = connect(&[0, 4, 0, 0, 0, 0]).await; // an initial window of nothing
+    client.send(HEADERS, END_HEADERS | END_STREAM, 1, &head(GET, ROOT)).await.expect("room");
+    assert!(client.find(|kind, stream, _| (kind, stream) == (RST_STREAM, 1)).await);
+    let figures = client.server.figures();
+    assert_eq!((figures.slow_reader, figures.unsent_bytes), (1, 0));
+    client.send(HEADERS, END_HEADERS, 3, &head(POST, ROOT)).await.expect("room");
+    assert!(client.find(|kind, stream, _| (kind, stream) == (HEADERS, 3)).await);
+}
+
+#[tokio::test]
+async fn a_body_that_stalls_is_answered() {
+    let mut client = connect(&[]).await;
+    client.send(HEADERS, END_HEADERS, 1, &head(POST, ROOT)).await.expect("room");
+    // Status 400 is number 12 of the static table.
+    assert!(client.find(|kind, stream, payload| (kind, stream, payload.first()) == (HEADERS, 1, Some(&0x8c))).await);
+}
+
+#[tokio::test]
+async fn a_connection_without_a_complete_head_ends() {
+    for flags in [None, Some(END_STREAM)] {
+        let mut client = connect(&[]).await;
+        if let Some(flags) = flags {
+            client.send(HEADERS, flags, 1, &head(GET, ROOT)).await.expect("room");
+        }
+        assert!(!client.find(|kind, _, _| kind == HEADERS).await);
+        client.has_left_nothing().await;
+    }
+}
+
+#[tokio::test]
+async fn floods_end_their_connections() {
+    type Next = fn(u32) -> Vec<u8>;
+    let floods: [(&str, Next); 4] = [
+        ("rapid reset", |count| {
+            let stream = 2 * count + 1;
+            let request = frame(HEADERS, END_HEADERS | END_STREAM, stream, &head(GET, OTHER));
+            [request, frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])].concat()
+        }),
+        ("pings", |_| frame(PING, 0, 0, &[0; 8]).repeat(1000)),
+        ("settings", |_| frame(SETTINGS, 0, 0, &[]).repeat(1000)),
+        ("continuations", |count| {
+            let kind = if count == 0 { HEADERS } else { CONTINUATION };
+            frame(kind, 0, 1, &[0; 1000])
+        }),
+    ];
+    for (name, next) in floods {
+        println!("{name}");
+        let mut client = connect(&[]).await;
+        client.flood(next).await;
+        client.has_left_nothing().await;
+    }
+}
+
+#[tokio::test]
+async fn requests_for_no_host_or_for_a_tunnel_are_refused() {
+    let mut client = connect(&[]).await;
+    let no_host = [0x80 | GET, 0x86, 0x80 | ROOT];
+    client.send(HEADERS, END_HEADERS | END_STREAM, 1, &no_host).await.expect("room");
+    assert!(client.find(|kind, stream, payload| (kind, stream, payload.first()) == (HEADERS, 1, Some(&0x8c))).await);
+    let tunnel = [&[0x02, 7], &b"CONNECT"[..], &[0x01, 9], b"localhost"].concat();
+    client.send(HEADERS, END_HEADERS | END_STREAM, 3, &tunnel).await.expect("room");
+    assert!(client.find(|kind, stream, payload| (kind, stream, payload.first()) == (HEADERS, 3, Some(&0x8c))).await);
+}
