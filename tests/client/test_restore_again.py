@@ -22,6 +22,7 @@ from coregw.client import AsyncClient, Client
 from coregw.client.folders import restore
 from coregw.client.folders.destination import PartialFolder, partial_folder
 from coregw.errors import InvalidInput
+from coregw.folders.caches import cache_file
 from gateways import Reply, lying_gateway, names
 
 FILES = {f"d{number % 3}/f{number:02}": b"content %d" % number for number in range(40)}
@@ -297,6 +298,23 @@ def test_a_cache_that_cannot_be_kept_is_no_error(
     (tmp_path / "cache").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert [client.get(root, tmp_path / "out").files for _ in range(2)] == [40, 0]
+
+
+def test_a_cache_that_is_not_understood_is_read_afresh_and_replaced(
+    client: Client, root: str, tmp_path: Path, calls: list[tuple[str, int, object]]
+) -> None:
+    out = tmp_path / "out"
+    client.get(root, out)
+    file = cache_file(out, "restored")
+    whole = file.read_bytes()
+    size = sum(map(len, FILES.values()))
+    for content in (b"", b"coregw restore 2\n" + whole[17:], whole[:-1], whole[:-1] + bytes([whole[-1] ^ 1])):
+        file.write_bytes(content)
+        for known in (0, size):
+            calls.clear()
+            assert client.get(root, out).kept == 40
+            assert [found for name, _, found in calls if name == "recall"] == [known]
+    assert list(file.parent.iterdir()) == [file]
 
 
 def test_a_change_that_follows_a_restore_at_once_is_noticed(client: Client, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ __all__ = [
     "check_new_path",
     "check_segments",
     "is_git",
-    "refused",
     "refused_git",
 ]
 
