@@ -321,10 +321,13 @@ impl Writing {
 
     /// Notes the state of a complete file; none if somebody else has changed it already.
     pub fn note(&self, file: &PlannedFile, state: Option<FileStat>, payload: &PlannedPayload) {
-        let (Some(state), Some(states)) = (state, &mut *locked(&self.states)) else { return };
+        let Some(state) = state.filter(|_| locked(&self.states).is_some()) else { return };
         let target = file.list.as_ref().map_or_else(|| payload.cid(), |list| Cid::trusted(list));
+        // Before the states are locked: who has the plan may want them.
         let path = self.plan().path(file.folder, &file.name);
-        states.note(path, state.into(), &target, self.is_moved && file.folder == TOP);
+        if let Some(states) = &mut *locked(&self.states) {
+            states.note(path, state.into(), &target, self.is_moved && file.folder == TOP);
+        }
     }
 
     /// Notes the state of a file that stays.
