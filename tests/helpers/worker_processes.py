@@ -16,8 +16,10 @@ def workers_of(pid: int) -> set[int]:
 
 
 def is_alive(pid: int) -> bool:
+    """Whether any thread of a process is: a killed one keeps its sockets until the last has ended."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        is_zombie = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        return not is_zombie or len([*Path(f"/proc/{pid}/task").iterdir()]) > 1
     except FileNotFoundError:
         return False
 
