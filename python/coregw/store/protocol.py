@@ -15,13 +15,13 @@ __all__ = [
     "MAX_PAYLOADS_BYTES",
     "MAX_PUT_BYTES",
     "BlockingReads",
-    "BlockingStore",
     "Guide",
     "GuidedStore",
     "PayloadWriter",
     "Store",
     "Stored",
     "Table",
+    "ThreadReadStore",
     "check_listing",
     "check_payload_sizes",
     "check_range",
@@ -325,7 +325,7 @@ class BlockingReads(Protocol):
 
 
 @runtime_checkable
-class BlockingStore(Store, Protocol):
+class ThreadReadStore(Store, Protocol):
     """A store that threads can read without a visit of its event loop."""
 
     def blocking_reads(self) -> BlockingReads:

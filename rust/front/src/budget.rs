@@ -19,8 +19,8 @@ use tokio::time::Instant;
 use crate::crowd::Member;
 use crate::pace::{Pace, Rate};
 use crate::peers::Proxies;
+use crate::problem::Error;
 use crate::problem::Problem;
-use crate::proxy::Error;
 
 /// A body that holds at most this much is small.
 pub const SMALL_BYTES: usize = 64 << 10;
@@ -138,11 +138,11 @@ pub struct Budget {
     /// For bodies that are not small.
     large: usize,
     proxies: Arc<Proxies>,
-    state: Mutex<State>,
+    state: Mutex<Accounts>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Accounts {
     held: usize,
     large: usize,
     by_address: HashMap<IpAddr, usize>,
@@ -180,18 +180,18 @@ impl Budget {
         self.lock().held
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Accounts> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// By how much these further bytes, and these of large bodies, would exceed the budget.
-    fn excess(&self, state: &State, size: usize, large: usize) -> usize {
+    fn excess(&self, state: &Accounts, size: usize, large: usize) -> usize {
         let of_large = if large > 0 { (state.large + large).saturating_sub(self.large) } else { 0 };
         (state.held + size).saturating_sub(self.capacity.total).max(of_large)
     }
 }
 
-impl State {
+impl Accounts {
     fn release(&mut self, held: usize, address: Option<IpAddr>) {
         self.held -= held;
         if held <= SMALL_BYTES {

@@ -80,7 +80,7 @@ pub struct Crowd {
     shares: Shares,
     proxies: Arc<Proxies>,
     epoch: Instant,
-    state: Mutex<State>,
+    state: Mutex<Connections>,
     unsent: AtomicUsize,
     relieved: AtomicU64,
     endings: [AtomicU64; ENDINGS],
@@ -88,7 +88,7 @@ pub struct Crowd {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Connections {
     members: HashMap<u64, Arc<Member>>,
     by_address: HashMap<IpAddr, Vec<u64>>,
     entered: u64,
@@ -169,7 +169,7 @@ impl Crowd {
         self.endings[ending as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Connections> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -211,7 +211,7 @@ impl Crowd {
     }
 }
 
-impl State {
+impl Connections {
     fn leave(&mut self, id: u64) -> Option<Arc<Member>> {
         let member = self.members.remove(&id)?;
         if let Some(address) = member.address

@@ -22,8 +22,8 @@ use crate::content::Sender;
 use crate::counts::{Counts, Event, Logged, RequestLog};
 use crate::driver::Driver;
 use crate::hot::{BodyLimits, HotRoutes};
+use crate::problem::Error;
 use crate::problem::{Codes, Problem};
-use crate::proxy::Error;
 use crate::routes::{self, Hot, Route};
 use crate::server::{Answer, Service};
 

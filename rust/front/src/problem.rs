@@ -8,6 +8,9 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 
+/// Why a body or a connection ended early.
+pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
+
 /// What counts the heads and bodies that are no HTTP, among the codes.
 pub const MALFORMED_HTTP: &str = "malformed_http";
 

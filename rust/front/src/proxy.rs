@@ -26,7 +26,7 @@ use tokio::net::UnixStream;
 use tokio::time::Instant;
 
 use crate::budget::{Arriving, Broken};
-use crate::problem::Problem;
+use crate::problem::{Error, Problem};
 use crate::responses::Answer;
 
 /// Unused connections that are kept.
@@ -53,9 +53,6 @@ const FORWARDED: [HeaderName; 6] = [
     HeaderName::from_static("x-forwarded-port"),
 ];
 
-/// Why a body or a connection ended early.
-pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
-
 /// A server behind a Unix socket, with the connections to it.
 pub struct Upstream {
     path: PathBuf,
@@ -70,18 +67,18 @@ struct Idle {
 
 /// Why there is no response.
 #[derive(Debug)]
-pub enum Failure {
+pub enum Unanswered {
     /// The server cannot be reached, or has ended the connection.
     Server(Error),
     /// The body of the request is not complete.
     Body(Broken),
 }
 
-impl From<Failure> for Problem {
-    fn from(failure: Failure) -> Self {
+impl From<Unanswered> for Problem {
+    fn from(failure: Unanswered) -> Self {
         match failure {
-            Failure::Server(_) => Problem::unavailable("the gateway cannot answer at the moment; retry later"),
-            Failure::Body(broken) => Problem::bad_request(&broken.to_string()),
+            Unanswered::Server(_) => Problem::unavailable("the gateway cannot answer at the moment; retry later"),
+            Unanswered::Body(broken) => Problem::bad_request(&broken.to_string()),
         }
     }
 }
@@ -104,7 +101,7 @@ impl Upstream {
         self: &Arc<Self>,
         request: Request<Arriving>,
         client: Option<SocketAddr>,
-    ) -> Result<Response<Answer>, Failure> {
+    ) -> Result<Response<Answer>, Unanswered> {
         let (mut head, body) = request.into_parts();
         head.version = Version::HTTP_11;
         leave_out_hop_by_hop(&mut head.headers);
@@ -127,7 +124,7 @@ impl Upstream {
         let mut request = Request::from_parts(head, Sent { body, broken: Arc::clone(&broken) });
         let failed = |error: Error| {
             let broken = broken.lock().unwrap_or_else(PoisonError::into_inner).take();
-            broken.map_or(Failure::Server(error), Failure::Body)
+            broken.map_or(Unanswered::Server(error), Unanswered::Body)
         };
         loop {
             let (mut link, is_new) = match self.take() {
@@ -195,12 +192,12 @@ struct Link {
     connection: Pin<Box<Connection<TokioIo<Pipe>, Sent>>>,
 }
 
-type Unsent = (Option<Request<Sent>>, Error);
+type Undelivered = (Option<Request<Sent>>, Error);
 
 impl Link {
     /// Sends a request, and returns the response once its head has arrived; or an error, with the request if nothing of
     /// it was sent.
-    async fn send(&mut self, request: Request<Sent>) -> Result<Response<Incoming>, Unsent> {
+    async fn send(&mut self, request: Request<Sent>) -> Result<Response<Incoming>, Undelivered> {
         let mut sending = Box::pin(self.sender.try_send_request(request));
         let mut is_over = false;
         let connection = &mut self.connection;

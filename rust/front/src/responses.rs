@@ -19,7 +19,7 @@ use hyper::rt::Executor;
 
 use crate::crowd::{Ending, Member, Open, Unsent};
 use crate::pace::{Pace, Rate};
-use crate::proxy::Error;
+use crate::problem::Error;
 
 /// What hyper gets at once of a response over HTTP/2.
 const SLICE_BYTES: usize = 16 << 10;
