@@ -21,9 +21,9 @@ VERSION = re.compile(r"(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)")
 UNRELEASED = "## [Unreleased]\n"
 # The version of the workspace, and those of our crates in the requirements of others.
 WORKSPACE = re.compile(r'(?m)^(version = ")([^"]+)(")$')
-REQUIRED = re.compile(r'(?m)^(coregw-\w+ = \{ path = "[^"]+", version = ")([^"]+)(" \})$')
+REQUIRED = re.compile(r'(?m)^(coregw-\w+ = \{ path = "[^"]+", version = ")([^"]+)(".*\})$')
 # Our crates in lock files, which cargo would change only with a registry.
-LOCKED = re.compile(r'(name = "coregw-(?:core|front|lanes|ops|python)"\nversion = ")([^"]+)(")')
+LOCKED = re.compile(r'(name = "coregw-(?:core|folders|front|lanes|ops|python)"\nversion = ")([^"]+)(")')
 LOCKS = ("Cargo.lock", "rust/fuzz/Cargo.lock", "benches/peers/rust/Cargo.lock")
 # The verifier in TypeScript, in its manifest and its lock file; not its dependencies.
 NPM_PACKAGE = re.compile(r'("name": "coregw-verify",\n *"version": ")([^"]+)(")')
