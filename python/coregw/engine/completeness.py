@@ -70,7 +70,7 @@ async def check_complete(
 async def forget_whole(store: Store) -> None:
     """Remove all marks: for a store that may have lost payloads. O(roots)."""
     after = None
-    while rows := await store.list_rows(Table.ROOTS, b"\1", after, _ROWS_AT_ONCE):
+    while rows := await store.list_rows(Table.ROOTS, b"", after, _ROWS_AT_ONCE):
         after = rows[-1][0]
         for key, value in rows:
             if value == WHOLE:

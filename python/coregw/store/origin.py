@@ -171,16 +171,18 @@ def named_blocks_of(car: bytes, cids: Sequence[bytes]) -> list[bytes | None]:
 
 def _frames(car: bytes) -> Iterator[tuple[int, int]]:
     """Yield where the CID of each block begins, and the block ends."""
-    end = 0
-    is_header = True
-    while is_header or end < len(car):
-        length, begin = _core.read_varint(car, end)
-        if length > len(car) - begin:
-            raise ValueError(f"byte {end}: no whole block")
-        end = begin + length
-        if not is_header:  # which names no block
-            yield begin, end
-        is_header = False
+    _, end = _frame(car, 0)  # the header names no block
+    while end < len(car):
+        begin, end = _frame(car, end)
+        yield begin, end
+
+
+def _frame(car: bytes, at: int) -> tuple[int, int]:
+    """Return where the frame whose length is at byte `at` begins and ends."""
+    length, begin = _core.read_varint(car, at)
+    if length > len(car) - begin:
+        raise ValueError(f"byte {at}: no whole block")
+    return begin, begin + length
 
 
 K = TypeVar("K")

@@ -222,9 +222,6 @@ RecordRow = tuple[bytes, bytes]
 
 _SPARED_SECONDS: Final = 0.0
 
-_ROOTS: Final = b"\1"
-"""How all root CIDs begin."""
-
 
 class Copied(Message, frozen=True, kw_only=True):
     """The result of a copy.
@@ -292,7 +289,7 @@ async def _identify(source: CollectableStore, destination: Store) -> None:
     held, theirs = source.identity, destination.identity if isinstance(destination, CollectableStore) else None
     if held is None or theirs is None or theirs.store == held.store:
         return
-    if await destination.list_rows(Table.ROOTS, _ROOTS, None, 1):
+    if await destination.list_rows(Table.ROOTS, b"", None, 1):
         return
     async for _ in all_records(destination):
         return

@@ -11,6 +11,7 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::slice::from_ref;
 
 use coregw_core::{Error, InputCode};
 use rustix::fs::{self, AtFlags, FileType, Mode};
@@ -230,7 +231,7 @@ impl Update {
             RestoreFailure::Core(Error::input(InputCode::InvalidPath, format!("{path}: {why}")))
         };
         for (folder, name, is_folder) in in_the_way(plan) {
-            let is_spared = spared.holds(&names_of(plan, folder, name));
+            let is_spared = spared.holds(&names_of(plan, folder, from_ref(name)));
             if is_spared || !self.deletes {
                 let (found, wanted) = if is_folder { ("a folder", "a file") } else { ("not a folder", "a folder") };
                 let step = match is_spared {
@@ -257,8 +258,7 @@ impl Update {
         }
         let (mut pending, mut last) = (std::mem::take(&mut self.surplus), LastFolder::default());
         while let Some((number, below)) = pending.pop() {
-            let mut path = names_of(plan, number, c"");
-            path.extend(below.iter().map(|name| name.as_bytes().to_vec()));
+            let path = names_of(plan, number, &below);
             if spared.above.contains(&path) {
                 let at_number = |error| of_folder(plan, number, error);
                 let mut folder = top.folder(plan, number, &mut last)?.try_clone_to_owned().map_err(io_failure)?;
@@ -357,23 +357,20 @@ impl Update {
                 continue;
             }
             has_made[item.folder as usize] = true;
-            let path = names_of(plan, item.folder, &item.name);
+            let path = names_of(plan, item.folder, from_ref(&item.name));
             if item.is_replaced() { &mut preview.replaced } else { &mut preview.created }.push(path);
         }
         for (number, folder) in plan.folders.iter().enumerate().skip(1).rev().filter(|(_, folder)| !folder.exists) {
             if !has_made[number] {
-                let path = names_of(plan, folder.parent, &folder.name);
+                let path = names_of(plan, folder.parent, from_ref(&folder.name));
                 if folder.is_blocked { &mut preview.replaced } else { &mut preview.created }.push(path);
             }
             has_made[folder.parent as usize] = true;
         }
         if self.deletes {
-            preview.deleted = in_the_way(plan).map(|(folder, name, _)| names_of(plan, folder, name)).collect();
-            preview.deleted.extend(self.surplus.iter().map(|(folder, below)| {
-                let mut path = names_of(plan, *folder, c"");
-                path.extend(below.iter().map(|name| name.as_bytes().to_vec()));
-                path
-            }));
+            let in_the_way = in_the_way(plan).map(|(folder, name, _)| names_of(plan, folder, from_ref(name)));
+            preview.deleted = in_the_way.collect();
+            preview.deleted.extend(self.surplus.iter().map(|(folder, below)| names_of(plan, *folder, below)));
         }
         for paths in [&mut preview.created, &mut preview.replaced, &mut preview.deleted] {
             paths.sort_unstable();
@@ -428,12 +425,9 @@ fn changed_git(plan: &Plan) -> Option<(u32, &CString)> {
     plan.items.iter().find(is_changed).map(|item| (item.folder, &item.name))
 }
 
-/// The names of a path, from the top folder.
-fn names_of(plan: &Plan, mut folder: u32, name: &CStr) -> Vec<Vec<u8>> {
-    let mut names = Vec::new();
-    if !name.is_empty() {
-        names.push(name.to_bytes().to_vec());
-    }
+/// The names of a path below a folder, from the top folder.
+fn names_of(plan: &Plan, mut folder: u32, below: &[CString]) -> Vec<Vec<u8>> {
+    let mut names: Vec<_> = below.iter().rev().map(|name| name.as_bytes().to_vec()).collect();
     while folder != TOP {
         names.push(plan.folders[folder as usize].name.as_bytes().to_vec());
         folder = plan.folders[folder as usize].parent;
@@ -466,8 +460,7 @@ fn remove(
             })
             .and_then(|()| removal::remove(inner.as_ref().map_or(folder, AsFd::as_fd), name, is_stopped));
         removed.map_err(|error| {
-            let mut path = names_of(plan, *number, c"");
-            path.extend(below.iter().map(|name| name.as_bytes().to_vec()));
+            let path = names_of(plan, *number, below);
             RestoreFailure::io(error, String::from_utf8_lossy(&path.join(&b'/')))
         })?;
     }

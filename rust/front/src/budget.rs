@@ -19,8 +19,7 @@ use tokio::time::Instant;
 use crate::crowd::Member;
 use crate::pace::{Pace, Rate};
 use crate::peers::Proxies;
-use crate::problem::Error;
-use crate::problem::Problem;
+use crate::problem::{Error, Problem};
 
 /// A body that holds at most this much is small.
 pub const SMALL_BYTES: usize = 64 << 10;

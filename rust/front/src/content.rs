@@ -79,9 +79,9 @@ pub(crate) fn unmet(headers: &HeaderMap, etag: &str, fields: &HeaderMap) -> Resu
     }
 }
 
-/// The ETag of a name, or of a hash.
-pub(crate) fn etag_field(etag: &str) -> Result<HeaderValue, Problem> {
-    HeaderValue::from_str(etag).map_err(|_| Problem::internal())
+/// The value of a field.
+pub(crate) fn field_value(text: &str) -> Result<HeaderValue, Problem> {
+    HeaderValue::from_str(text).map_err(|_| Problem::internal())
 }
 
 /// Sends what is named by its content.
@@ -148,7 +148,7 @@ impl Sender {
     ) -> Result<Response<Answer>, Problem> {
         let size = content.size();
         let mut fields = HeaderMap::new();
-        fields.insert(ETAG, etag_field(etag)?);
+        fields.insert(ETAG, field_value(etag)?);
         fields.insert(CACHE_CONTROL, IMMUTABLE);
         fields.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         if let Some(response) = unmet(headers, etag, &fields)? {
@@ -162,12 +162,12 @@ impl Sender {
             Selection::Whole => (StatusCode::OK, 0..size),
             Selection::Part(range) => {
                 let shown = format!("bytes {}-{}/{size}", range.start, range.end - 1);
-                fields.insert(CONTENT_RANGE, etag_field(&shown)?);
+                fields.insert(CONTENT_RANGE, field_value(&shown)?);
                 (StatusCode::PARTIAL_CONTENT, range)
             }
             Selection::Unsatisfiable => {
                 let problem = Problem::new("range_not_satisfiable", format!("the payload has {size} bytes"));
-                return Err(problem.with(CONTENT_RANGE, etag_field(&format!("bytes */{size}"))?));
+                return Err(problem.with(CONTENT_RANGE, field_value(&format!("bytes */{size}"))?));
             }
         };
         fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));

@@ -94,7 +94,6 @@ struct Connections {
     entered: u64,
     /// Those that were idle when it was filled, the longest idle one last: since when, and which.
     idle: Vec<(u64, u64)>,
-    filled: u64,
     next_fill: u64,
 }
 
@@ -242,7 +241,6 @@ impl Connections {
         let idle = self.members.iter().filter_map(|(id, member)| Some((member.idle_since()?, *id)));
         self.idle = idle.collect();
         self.idle.sort_unstable_by(|one, other| other.cmp(one));
-        self.filled = now;
         let found = self.pop_idle();
         if found.is_none() {
             self.next_fill = now + BUSY_MILLIS;

@@ -74,7 +74,7 @@ impl Slots {
             return Ok(slot);
         }
         let is_small = operation.as_ref().is_none_or(|operation| operation.held_bytes() <= MAX_KEPT_BYTES);
-        let _kept = is_small.then(|| Kept::new(&self.kept)).flatten();
+        let _kept = is_small.then(|| Counted::new(&self.kept, MAX_KEPT)).flatten();
         if _kept.is_none() {
             *operation = None;
         }
@@ -82,20 +82,18 @@ impl Slots {
     }
 }
 
-/// A query that waits with what it has found.
-struct Kept<'a>(&'a AtomicUsize);
+/// One of a number of things that are counted, until it is dropped.
+struct Counted<'a>(&'a AtomicUsize);
 
-impl<'a> Kept<'a> {
-    fn new(kept: &'a AtomicUsize) -> Option<Self> {
-        if kept.fetch_add(1, Ordering::Relaxed) < MAX_KEPT {
-            return Some(Self(kept));
-        }
-        kept.fetch_sub(1, Ordering::Relaxed);
-        None
+impl<'a> Counted<'a> {
+    /// Another one. None if there are as many as `most` already.
+    fn new(counter: &'a AtomicUsize, most: usize) -> Option<Self> {
+        let counted = Self(counter);
+        (counter.fetch_add(1, Ordering::Relaxed) < most).then_some(counted)
     }
 }
 
-impl Drop for Kept<'_> {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -195,7 +193,7 @@ impl Driver {
     /// # Errors
     /// `unavailable` if the store does not answer.
     pub async fn are_held(&self, roots: &[RootCid], lookahead: Vec<Lookahead>) -> Result<Vec<bool>, Problem> {
-        let unknown: Vec<RootCid> = roots.iter().filter(|root| self.cache.is_held(root).is_none()).copied().collect();
+        let unknown = self.unknown(roots);
         if unknown.is_empty() {
             return Ok(vec![true; roots.len()]);
         }
@@ -205,6 +203,11 @@ impl Driver {
             None => true,
         };
         Ok(roots.iter().map(is_held).collect())
+    }
+
+    /// Those of `roots` that the store is not known to hold.
+    fn unknown(&self, roots: &[RootCid]) -> Vec<RootCid> {
+        roots.iter().filter(|root| self.cache.is_held(root).is_none()).copied().collect()
     }
 
     async fn finish(&self, start: impl Start, begun: Option<Begun>) -> Result<Vec<u8>, Problem> {
@@ -283,7 +286,7 @@ impl Driver {
         threads: &Semaphore,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Problem> {
-        let _job = Job::new(&self.jobs);
+        let _job = Counted::new(&self.jobs, usize::MAX);
         let _thread = threads.acquire().await.map_err(|_| Problem::internal())?;
         spawn_blocking(work).await.map_err(|_| Problem::internal())
     }
@@ -306,7 +309,7 @@ impl Driver {
 
     /// The trees whose top pages are read together with the records of their roots, and what is looked for below.
     fn lookahead(&self, operation: &Operation, roots: &[RootCid]) -> Vec<Lookahead> {
-        let unknown: Vec<RootCid> = roots.iter().filter(|root| self.cache.is_held(root).is_none()).copied().collect();
+        let unknown = self.unknown(roots);
         if unknown.len() > MAX_OPENED_TOGETHER {
             return Vec::new();
         }
@@ -349,22 +352,6 @@ impl Driver {
                 Err(Problem::new("root_not_found", format!("the store no longer holds the root {root}")))
             }
         }
-    }
-}
-
-/// A call that runs on a thread for work, or waits for one.
-struct Job<'a>(&'a AtomicUsize);
-
-impl<'a> Job<'a> {
-    fn new(jobs: &'a AtomicUsize) -> Self {
-        jobs.fetch_add(1, Ordering::Relaxed);
-        Self(jobs)
-    }
-}
-
-impl Drop for Job<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use blake2::digest::consts::U16;
 use blake2::{Blake2b, Digest as _};
 use bytes::Bytes;
-use coregw_core::{Cid, Digest, Kind, Page, RootCid, Suite};
+use coregw_core::{Cid, Digest, Kind, Page, RootCid};
 use coregw_ops::{BatchError, ForEach, MapProofForm, Operation};
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, VARY};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response};
 
 use crate::budget::{Account, Arriving, Budget, read_whole};
-use crate::content::{Content, IMMUTABLE, Sender, etag_field, field, unmet};
+use crate::content::{Content, IMMUTABLE, Sender, field, field_value, unmet};
 use crate::counts::Counts;
 use crate::driver::Driver;
 use crate::media::{MediaType, negotiate};
@@ -32,13 +32,6 @@ const BATCH_FACTOR: usize = 64;
 const VERIFY_FACTOR: usize = 4;
 /// Payloads that are looked up at once.
 const CONCURRENT_LOOK_UPS: usize = 4096;
-/// The trees that a page may belong to: the page does not say.
-const TREES: [(Kind, Suite); 4] = [
-    (Kind::Map, Suite::Sha2_256),
-    (Kind::List, Suite::Sha2_256),
-    (Kind::Map, Suite::Blake3),
-    (Kind::List, Suite::Blake3),
-];
 
 /// Limits on the bodies of requests and answers, in bytes.
 #[derive(Debug, Clone, Copy)]
@@ -216,7 +209,7 @@ impl HotRoutes {
         };
         let etag = format!("\"{}\"", hex(&Blake2b::<U16>::digest(&answer)));
         let mut fields = HeaderMap::new();
-        fields.insert(ETAG, etag_field(&etag)?);
+        fields.insert(ETAG, field_value(&etag)?);
         fields.insert(CACHE_CONTROL, IMMUTABLE);
         if let Some(response) = unmet(&head.headers, &etag, &fields)? {
             return Ok(response);
@@ -253,7 +246,7 @@ impl HotRoutes {
         let Some(page) = self.stored_page(digest).await? else {
             return Err(Problem::new("page_not_found", format!("the page {name} is not held")));
         };
-        if !TREES.iter().any(|(kind, suite)| Page::parse(&page, *kind, *suite, &digest).is_ok()) {
+        if Page::of_any_tree(&page, &digest).is_none() {
             return Err(Problem::failed(format!("the page {name} does not have its digest")));
         }
         self.send(head, Content::Bytes(page), name).await

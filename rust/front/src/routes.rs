@@ -134,30 +134,12 @@ pub fn find(method: &str, raw_path: &str) -> Option<Route> {
 }
 
 fn fixed(path: &str) -> Option<Hot> {
-    Some(match path.strip_prefix("/v1/")? {
-        "resolve" => Hot::Resolve,
-        "resolve/batch" => Hot::ResolveBatch,
-        "read" => Hot::Read,
-        "map-proof" => Hot::MapProof,
-        "scan" => Hot::Scan,
-        "verify/resolve" => Hot::VerifyResolve,
-        "verify/read" => Hot::VerifyRead,
-        "cas/has" => Hot::CasHas,
-        _ => return None,
-    })
+    Hot::ALL.into_iter().find(|hot| !hot.is_by_url() && hot.template() == path)
 }
 
 fn parametrised(above: &str) -> Option<Hot> {
-    Some(match above.strip_prefix("/v1/")? {
-        "resolve" => Hot::ResolveOf,
-        "read" => Hot::ReadOf,
-        "map-proof" => Hot::MapProofOf,
-        "scan" => Hot::ScanOf,
-        "cas" => Hot::Payload,
-        "pages" => Hot::Page,
-        "roots" => Hot::Root,
-        _ => return None,
-    })
+    let is_below = |hot: &Hot| hot.template().rsplit_once('/').is_some_and(|(fixed, _)| fixed == above);
+    Hot::ALL.into_iter().find(|hot| hot.is_by_url() && is_below(hot))
 }
 
 /// A path with its percent-encoding undone, once. Bytes that are not UTF-8 become U+FFFD, and what is no encoding stays.
@@ -165,8 +147,7 @@ pub fn decoded(path: &str) -> Cow<'_, str> {
     if !path.contains('%') {
         return Cow::Borrowed(path);
     }
-    let bytes = unescaped(path.as_bytes(), false);
-    Cow::Owned(lossy(&bytes))
+    Cow::Owned(String::from_utf8_lossy(&unescaped(path.as_bytes(), false)).into_owned())
 }
 
 /// The bytes of percent-encoded text. What is no encoding stays; a plus is a space in queries.
@@ -194,10 +175,6 @@ pub(crate) fn unescaped(text: &[u8], in_query: bool) -> Vec<u8> {
 
 fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
-}
-
-fn lossy(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// A path without empty segments and without a slash at its end.

@@ -36,6 +36,14 @@ pub struct Page {
     pub(crate) links: Links<Self>,
 }
 
+/// The trees that a page may belong to.
+const TREES: [(Kind, Suite); 4] = [
+    (Kind::Map, Suite::Sha2_256),
+    (Kind::List, Suite::Sha2_256),
+    (Kind::Map, Suite::Blake3),
+    (Kind::List, Suite::Blake3),
+];
+
 impl Page {
     #[doc(hidden)]
     pub const TOP: NodeId = NodeId(0);
@@ -76,6 +84,15 @@ impl Page {
     pub fn of_store(root: &RootCid, digest: &Digest, bytes: Option<&[u8]>) -> Result<Arc<Self>> {
         let bytes = bytes.ok_or_else(|| Error::damaged(format!("page {digest} of {root} is missing")))?;
         Ok(Arc::new(Self::parse(bytes, root.kind, root.suite, digest)?))
+    }
+
+    /// Parses a stored page of a tree of any kind and suite, which the page does not say, and returns the root that has its
+    /// top node. None if it is malformed or another page. O(bytes) hashing, up to four times of a damaged page.
+    pub fn of_any_tree(bytes: &[u8], digest: &Digest) -> Option<(RootCid, Self)> {
+        TREES.iter().find_map(|&(kind, suite)| {
+            let page = Self::parse(bytes, kind, suite, digest).ok()?;
+            Some((RootCid { kind, suite, digest: *digest }, page))
+        })
     }
 
     /// Checks that the page belongs to a tree of this kind and suite.

@@ -1,7 +1,7 @@
 //! Links of stored pages: for checks and collections of a whole store, which do not follow one tree.
 
 use core::internals::arena::{NodeId, State};
-use core::{Digest, Kind, Page, RootCid, Suite};
+use core::{Digest, Page, RootCid};
 use coregw_core as core;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -10,14 +10,6 @@ use crate::convert::BytesLike;
 use crate::detach::{self, Work};
 use crate::engine::cache::root_bytes;
 use crate::tuples;
-
-/// The trees that a page may belong to: the page does not say.
-const TREES: [(Kind, Suite); 4] = [
-    (Kind::Map, Suite::Sha2_256),
-    (Kind::List, Suite::Sha2_256),
-    (Kind::Map, Suite::Blake3),
-    (Kind::List, Suite::Blake3),
-];
 
 struct Links {
     root: RootCid,
@@ -77,13 +69,11 @@ pub fn page_guides<'py>(py: Python<'py>, pages: Vec<(BytesLike, BytesLike)>) -> 
 
 fn links(digest: &[u8], page: &[u8]) -> Option<Links> {
     let digest = Digest(digest.try_into().ok()?);
-    TREES.iter().find_map(|&(kind, suite)| {
-        let page = Page::parse(page, kind, suite, &digest).ok()?;
-        let leaves = (0..page.arena.nodes.len() as u32).map(NodeId);
-        let leaves = leaves.filter(|&id| matches!(page.arena.node(id).state, State::Leaf { .. }));
-        let targets = leaves.map(|id| core::Cid::trusted(page.arena.target(id))).collect();
-        Some(Links { root: RootCid { kind, suite, digest }, pages: page.stubs().collect(), targets })
-    })
+    let (root, page) = Page::of_any_tree(page, &digest)?;
+    let leaves = (0..page.arena.nodes.len() as u32).map(NodeId);
+    let leaves = leaves.filter(|&id| matches!(page.arena.node(id).state, State::Leaf { .. }));
+    let targets = leaves.map(|id| core::Cid::trusted(page.arena.target(id))).collect();
+    Some(Links { root, pages: page.stubs().collect(), targets })
 }
 
 fn named<'py>(py: Python<'py>, links: &Links) -> PyResult<Bound<'py, PyAny>> {
