@@ -1,7 +1,7 @@
 //! What a writer is to make: folders, symbolic links, and files with the payloads that they consist of. Files that are added
 //! before any of them is requested make one batch.
 //!
-//! Where something may be there already, files and links are held as [`HeldItem`]s until that is known: see [`crate::update`].
+//! Where something may be there already, files and links are held as held items until that is known: see [`crate::update`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, OsStr};
@@ -260,7 +260,7 @@ impl Plan {
     /// Adds a symbolic link with this name in a folder, or holds it.
     ///
     /// # Errors
-    /// [`Error::Input`] if the target contains a NUL, or as [`Plan::hold`].
+    /// [`Error::Input`] if the target contains a NUL, or the tree has the path already.
     pub fn add_link(
         &mut self,
         (folder, name): (u32, CString),

@@ -229,7 +229,7 @@ impl Writing {
     /// known what is there, if all are.
     ///
     /// # Errors
-    /// [`Error::Input`] if no file can be that long, all files have too many bytes, or as [`Plan::hold`].
+    /// [`Error::Input`] if no file can be that long, all files have too many bytes, or the tree has the path already.
     pub fn add_file(
         &self,
         (plan, files): (&mut Plan, &mut Files),
