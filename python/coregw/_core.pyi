@@ -1,7 +1,7 @@
 """The Rust extension: trees, proofs, verification, and operations on stored pages.
 
-It does no I/O, but for folders (`survey`, `hash_survey`, `FolderUpload`, `FolderWriter`, `files_match`) and the
-temporary file of an `ArcSorter`.
+It does no I/O, but for folders (`survey`, `hash_survey`, `FolderUpload`, `FolderWriter`, `files_match`), the temporary
+file of an `ArcSorter`, and the connections of a `Front`.
 
 Results contain CIDs as text (``b...``); arguments take text in any multibase of protocol section 1, the binary form as
 bytes, or a `Cid`. A path is a sequence of segments or the text form ``"docs/readme"``. Bytes are taken from any object
@@ -2088,6 +2088,320 @@ def is_media_type(value: bytes, offers: Sequence[str]) -> bool:
     >>> is_media_type(b'Application/JSON; charset="UTF-8"', ["application/json; charset=utf-8"])
     True
     """
+
+class FrontCounts(NamedTuple):
+    """What was counted of the answers of a front."""
+
+    routes: list[RouteTotals]
+    """A `RouteTotals` for each method of a route that was used."""
+    bodies: list[int]
+    """Sizes of complete request bodies: their sum, then how many have each number of bits."""
+    refusals: dict[str, int]
+    """How often each code of errors was answered, if it was."""
+
+class FrontFigures(NamedTuple):
+    """What a front has counted, and holds now."""
+
+    connections: int
+    """Connections that are open."""
+    requests: int
+    """Requests that are not answered completely."""
+    unsent_bytes: int
+    """Bytes of answers that clients have not read."""
+    buffered_bytes: int
+    """Bytes of the bodies of hot requests."""
+    no_room: int
+    """Connections that were closed to make room, or not taken."""
+    unread_responses: int
+    """Connections whose clients read nothing when memory was short."""
+    slow_reader: int
+    """Connections whose clients read too slowly."""
+    floods: int
+    """Connections whose clients gave up one request after the other."""
+    exhausted: int
+    """How often the system had no descriptor or memory for a connection."""
+    jobs: int
+    """Calls for queries that run on threads for work, or wait for one."""
+    dropped_lines: int
+    """Lines of the log that were dropped, since nobody took them."""
+
+class FrontLimits(NamedTuple):
+    """The limits of a front. Times are in seconds."""
+
+    threads: int
+    """Threads for connections."""
+    connections: int
+    """Connections at once."""
+    connections_per_address: int
+    """Those of one address."""
+    unsent_bytes: int
+    """Memory for answers that clients have not read."""
+    buffered_bytes: int
+    """Memory for the bodies of hot requests."""
+    buffered_bytes_per_address: int
+    """What those of one address may have of it, small bodies aside."""
+    payload_cache_bytes: int
+    """Memory for small payloads."""
+    log_bytes: int
+    """Memory for lines of the log that nobody has taken."""
+    head_bytes: int
+    """The largest head of a request, and the largest trailers."""
+    header_fields: int
+    """Header fields of a request, at most 128."""
+    head_seconds: float
+    """Time for a head to arrive."""
+    idle_seconds: float
+    """Time from an answer to the next request."""
+    min_rate_bytes: int
+    """Bytes a second that a client has to send of a body, or read of an answer."""
+    rate_grace_seconds: float
+    """Time before that applies."""
+    body_pause_seconds: float
+    """The longest pause of a body."""
+    body_seconds: float
+    """Time for a whole body."""
+    read_pause_seconds: float
+    """The longest pause of a client that reads an answer."""
+    drain_seconds: float
+    """Time to discard what a client sends after its last answer."""
+    json_body_bytes: int
+    """The largest body that has no other limit."""
+    verify_body_bytes: int
+    """The largest body of the verify routes."""
+    resolve_batch_body_bytes: int
+    """The largest batch of resolves."""
+    batch_answer_bytes: int
+    """The largest answer to a batch of resolves."""
+    node_budget: int
+    """Nodes that a query visits before it leaves the thread of its connection."""
+    max_nodes: int
+    """Nodes that a query, or all of a batch, may visit."""
+    operation_seconds: float
+    """Time that a query may take."""
+    long_queries: int
+    """Queries of more than a millisecond at once."""
+    worker_threads: int
+    """Threads for long work, and as many for short work."""
+    upstream_idle_seconds: float
+    """Unused connections to the application are left after this time."""
+
+class LoggedRequest(NamedTuple):
+    """What is logged of a request."""
+
+    client: str | None
+    """The address of the client; None if it has none."""
+    method: str
+    """The method."""
+    path: str
+    """The path, decoded, as the client sent it: not everything in it may be logged."""
+    id: str
+    """The id of the request."""
+    status: int | None
+    """The status of the answer; None for a failure."""
+    bytes: int
+    """Bytes of the body that were sent."""
+    seconds: float
+    """Time from the head of the request to the end of the answer."""
+    failure: str | None
+    """What has failed, or None."""
+
+class ReadBatch(NamedTuple):
+    """What one visit of a store is for."""
+
+    id: int
+    """What `StoreReads.supply` and `StoreReads.fail` are told."""
+    pages: list[bytes]
+    """Digests of pages, 32 bytes each."""
+    roots: list[bytes]
+    """Binary CIDs of roots whose records are wanted."""
+    descents: list[tuple[bytes, list[bytes]]]
+    """Digests of top pages of maps, each with keys to whose paths the inner pages may be read early."""
+    payloads: list[bytes]
+    """Binary multihashes of payloads: their sizes, and the bytes of small ones."""
+    sizes: list[bytes]
+    """Binary multihashes of payloads whose sizes are wanted."""
+    chunks: list[tuple[bytes, int, int]]
+    """Parts of payloads: the binary multihash, the start, and the end (exclusive)."""
+
+class RouteTotals(NamedTuple):
+    """What was counted of one method of one route."""
+
+    method: str
+    """The method."""
+    route: str
+    """The template of the path."""
+    statuses: dict[int, int]
+    """How many answers had each status."""
+    nanoseconds: list[int]
+    """Times from heads to heads of answers: their sum, then how many have each number of bits."""
+    sizes: list[int]
+    """Sizes of the bodies of answers, in the same form."""
+
+@final
+class Listener:
+    """A TCP socket that listens. Connections wait until a `Front` serves it.
+
+    The unspecified address of IPv6 is every address, of IPv4 as well.
+
+    Args:
+        host: An IP address; that of a link has its scope as a number: ``fe80::1%2``.
+        port: The port; 0 takes a free one.
+        backlog: How many connections may wait.
+        shared: Whether other processes may listen on the same port with this option; the system then distributes
+            connections.
+
+    Raises:
+        OSError: If the address is in use, does not exist, or may not be used.
+        ValueError: If `host` is no IP address.
+
+    >>> with_a_free_port = Listener("127.0.0.1", 0, 1)
+    >>> with_a_free_port.address[0]
+    '127.0.0.1'
+    """
+
+    def __new__(cls, host: str, port: int, backlog: int, shared: bool = False) -> Listener: ...
+    @property
+    def address(self) -> tuple[str, int]:
+        """The IP address and the port."""
+    def close(self) -> None:
+        """Close the socket, unless a `Front` has taken it. Idempotent."""
+
+@final
+class StoreReads:
+    """What hot requests read from a store: a queue, from which threads of the caller take batches.
+
+    Args:
+        cache: What is known about the store. Pages that are read are parsed, and put into it.
+        guided: Whether the store has guides, so that inner pages on the paths to keys can be read early.
+
+    >>> reads = StoreReads(PageCache(1 << 20))
+    >>> reads.close()
+    >>> reads.next() is None
+    True
+    """
+
+    def __new__(cls, cache: PageCache, guided: bool = False) -> StoreReads: ...
+    @property
+    def small_payload_bytes(self) -> int:
+        """Payloads of at most so many bytes are read with their sizes."""
+    def next(self) -> ReadBatch | None:
+        """Wait, with the GIL released, until something is to be read. For any number of threads.
+
+        Returns:
+            A `ReadBatch`, which `supply` or `fail` answers; None when the queue was closed.
+        """
+    def supply(
+        self,
+        batch: int,
+        pages: Iterable[Buffer | None],
+        roots: Iterable[bool | None],
+        early: Iterable[tuple[Buffer, Buffer]],
+        payloads: Iterable[tuple[int, Buffer | None] | None],
+        sizes: Iterable[int | None],
+        chunks: Iterable[Buffer],
+    ) -> None:
+        """Answer a batch. O(bytes); pages are parsed with the GIL released. An unknown batch is ignored.
+
+        Args:
+            batch: The id of the batch. All lists are in its order.
+            pages: Pages, None for one that is not stored.
+            roots: Whether each root is complete, None for one that is not held.
+            early: Digests and pages on the paths to the keys of the descents, in any order.
+            payloads: Sizes, with the bytes of small payloads; None for one that is not held.
+            sizes: Sizes; None for a payload that is not held.
+            chunks: The parts of payloads.
+
+        Raises:
+            ValueError: If a digest does not have 32 bytes.
+        """
+    def fail(
+        self, batch: int, kind: Literal["unavailable", "damaged", "not_found", "internal"], message: str
+    ) -> None:
+        """Say why a batch was not read. An unknown batch is ignored.
+
+        Args:
+            batch: The id of the batch.
+            kind: ``unavailable`` if the store does not answer, of which all requests of the batch learn; ``damaged`` or
+                ``not_found`` if something stored is, or a payload is not held any more; ``internal`` for a failure that
+                the caller has logged.
+            message: A sentence for clients, or for the log if something is damaged.
+
+        Raises:
+            ValueError: If there is no such kind.
+        """
+    def close(self) -> None:
+        """End the queue: requests fail from now on, and `next` returns None. Idempotent."""
+    @property
+    def figures(self) -> tuple[int, int]:
+        """How many batches were taken, and how many pages were read. O(1)."""
+
+@final
+class Front:
+    """The server of a gateway: it answers hot reads, and hands everything else to an application on a Unix socket.
+
+    Args:
+        reads: What hot requests read from the store.
+        cache: What is known about the store.
+        limits: How much clients may have, and how long they may take.
+        hosts: As of `Origins`.
+        allow_origin: As of `Origins`.
+        listens_on: As of `Origins`.
+        proxies: Addresses and networks that many clients share, separated by commas, or ``none``: no limit per address
+            applies to them.
+        codes: The statuses of all codes of errors.
+        fields: Names and values of the header fields of all answers.
+        upstream: The path of the application's socket.
+        read_only: Whether nothing is renewed when clients ask which payloads are held.
+        traced: Whether the application answers all requests, since it traces them.
+        access_log: Whether each answer is logged.
+
+    Raises:
+        InvalidInput: If one of the hosts is not a host name, or one of the proxies is neither an address nor a network.
+        ValueError: If a header field is malformed.
+    """
+
+    def __new__(
+        cls,
+        reads: StoreReads,
+        cache: PageCache,
+        limits: FrontLimits,
+        hosts: str,
+        allow_origin: str,
+        listens_on: str,
+        proxies: str,
+        codes: Mapping[str, int],
+        fields: Sequence[tuple[str, str]],
+        upstream: str | os.PathLike[str],
+        read_only: bool = False,
+        traced: bool = False,
+        access_log: bool = False,
+    ) -> Front: ...
+    def serve(self, listeners: Sequence[Listener], patience: float) -> None:
+        """Accept connections until `stop` is called, with the GIL released; then finish the requests in progress. Once.
+
+        It starts threads of its own. Signals are the main thread's, so another one calls this. At the end the log is
+        closed.
+
+        Args:
+            listeners: The sockets, which are closed as soon as it stops.
+            patience: The time for requests in progress to be finished after `stop`, in seconds.
+
+        Raises:
+            OSError: If the threads cannot be started, or the system has no room for the sockets.
+            ValueError: If a listener is closed, or served already.
+        """
+    def stop(self) -> None:
+        """Begin to end `serve`: no new connections, and idle ones are closed. For any thread; idempotent."""
+    def figures(self) -> FrontFigures:
+        """What the server has counted, and holds now: `FrontFigures`. O(connections)."""
+    def counts(self) -> FrontCounts:
+        """What was counted of the answers of this server: `FrontCounts`. Requests to the application are counted there."""
+    def take_log(self) -> list[LoggedRequest]:
+        """Wait, with the GIL released, until something is to be logged, and return it: a list of `LoggedRequest`.
+
+        Returns:
+            At least one; none when `serve` has ended and all was taken. For one thread.
+        """
 
 class Origins:
     """Which hosts the requests to one server may name, and which web pages may write.

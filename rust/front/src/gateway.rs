@@ -79,6 +79,11 @@ impl<C: Service> Gateway<C> {
         Self { routes, codes, fields, log, is_read_only, is_traced, ids: RequestIds::default(), cold }
     }
 
+    /// How many calls for queries run on threads for work, or wait for one.
+    pub fn jobs(&self) -> usize {
+        self.routes.driver().jobs()
+    }
+
     fn hot_route(&self, request: &Request<Arriving>) -> Option<Route> {
         let route = routes::find(request.method().as_str(), request.uri().path())?;
         let is_hot = !self.is_traced && (route.hot != Hot::CasHas || self.is_read_only);

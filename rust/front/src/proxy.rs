@@ -26,8 +26,8 @@ use tokio::net::UnixStream;
 use tokio::time::Instant;
 
 use crate::budget::{Arriving, Broken};
-use crate::problem::{Error, Problem};
-use crate::responses::Answer;
+use crate::problem::{Codes, Error, Problem};
+use crate::server::{Answer, Service};
 
 /// Unused connections that are kept.
 const MAX_IDLE: usize = 64;
@@ -183,6 +183,34 @@ impl Upstream {
                 idle.push(Idle { link, since: Instant::now() });
             }
         }
+    }
+}
+
+/// The application behind a socket, as a service: it answers whatever it is asked.
+pub struct Application {
+    upstream: Arc<Upstream>,
+    codes: Codes,
+    fields: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Application {
+    /// The application that an upstream server runs. If it does not answer, a failure with one of `codes` is answered, with
+    /// the `fields` of all answers.
+    pub fn new(upstream: Arc<Upstream>, codes: Codes, fields: Vec<(HeaderName, HeaderValue)>) -> Self {
+        Self { upstream, codes, fields }
+    }
+}
+
+impl Service for Application {
+    async fn answer(&self, request: Request<Arriving>, client: Option<SocketAddr>) -> Response<Answer> {
+        // Boxed, since a connection has room for the future of a request also while it is idle.
+        Box::pin(self.upstream.send(request, client)).await.unwrap_or_else(|unanswered| {
+            let mut response = Problem::from(unanswered).response(&self.codes).map(Answer::from);
+            for (name, value) in &self.fields {
+                response.headers_mut().insert(name, value.clone());
+            }
+            response
+        })
     }
 }
 

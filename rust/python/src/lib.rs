@@ -3,7 +3,7 @@
 //! A function here converts its arguments, releases the GIL for long work (`detach`), calls a crate, and converts the
 //! result; all rules are in the crates. Types are in `python/coregw/_core.pyi`, which repeats the docstrings from here.
 #![forbid(unsafe_code)]
-// What only folders use is not used where they are not supported.
+// What only folders and the front use is not used where they are not supported.
 #![cfg_attr(not(unix), allow(dead_code, unused_imports))]
 
 mod change;
@@ -13,6 +13,8 @@ mod detach;
 mod engine;
 mod errors;
 mod folders;
+#[cfg(unix)]
+mod front;
 mod http;
 mod list;
 mod map;
@@ -22,6 +24,8 @@ mod results;
 mod signals;
 mod sorting;
 mod tuples;
+#[cfg(not(unix))]
+mod unsupported;
 mod verify;
 
 /// In the C library's heap, parsed pages and the short-lived memory of requests would lie side by side, and each
@@ -30,7 +34,8 @@ mod verify;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Trees, proofs, verification and pages: everything of coregw that computes. Does no I/O, but for folders (`survey`,
-/// `hash_survey`, `FolderUpload`, `FolderWriter`, `files_match`) and the temporary file of an `ArcSorter`.
+/// `hash_survey`, `FolderUpload`, `FolderWriter`, `files_match`), the temporary file of an `ArcSorter`, and the connections
+/// of a `Front`.
 #[pyo3::pymodule]
 mod _core {
     use pyo3::prelude::*;
@@ -73,6 +78,9 @@ mod _core {
     #[cfg(unix)]
     #[pymodule_export]
     use crate::folders::upload::{FolderLines, FolderUpload, PayloadBatch};
+    #[cfg(unix)]
+    #[pymodule_export]
+    use crate::front::{Front, Listener, StoreReads};
     #[pymodule_export]
     use crate::http::{
         Origins, entity_bytes, is_loopback, is_media_type, negotiate, precondition_status, select_range,
@@ -111,7 +119,7 @@ mod _core {
             module.add(tuple.name, tuple.class(py)?)?;
         }
         #[cfg(not(unix))]
-        crate::folders::unsupported::add(module)?;
+        crate::unsupported::add(module)?;
         Ok(())
     }
 }

@@ -79,8 +79,24 @@ pub fn scan<'py>(
 }
 
 /// All of them, for the module to export.
-pub static ALL: [&NamedTuple; 10] =
-    [&APPLIED, &ATTRIBUTES, &CHANGE, &DIFF, &ELEMENT, &PAGE_LINKS, &RANGE, &READ_OUTCOME, &SCAN, &SURVEY_ENTRY];
+pub static ALL: [&NamedTuple; 16] = [
+    &APPLIED,
+    &ATTRIBUTES,
+    &CHANGE,
+    &DIFF,
+    &ELEMENT,
+    &FRONT_COUNTS,
+    &FRONT_FIGURES,
+    &FRONT_LIMITS,
+    &LOGGED_REQUEST,
+    &PAGE_LINKS,
+    &RANGE,
+    &READ_BATCH,
+    &READ_OUTCOME,
+    &ROUTE_TOTALS,
+    &SCAN,
+    &SURVEY_ENTRY,
+];
 
 /// The result of `Map.apply` and `List.apply`.
 pub static APPLIED: NamedTuple = NamedTuple::new(
@@ -143,6 +159,88 @@ pub static ELEMENT: NamedTuple = NamedTuple::new(
     ],
 );
 
+/// The result of `Front.counts`.
+pub static FRONT_COUNTS: NamedTuple = NamedTuple::new(
+    "FrontCounts",
+    "What was counted of the answers of a front.",
+    &[
+        ("routes", "A `RouteTotals` for each method of a route that was used."),
+        ("bodies", "Sizes of complete request bodies: their sum, then how many have each number of bits."),
+        ("refusals", "How often each code of errors was answered, if it was."),
+    ],
+);
+
+/// The result of `Front.figures`.
+pub static FRONT_FIGURES: NamedTuple = NamedTuple::new(
+    "FrontFigures",
+    "What a front has counted, and holds now.",
+    &[
+        ("connections", "Connections that are open."),
+        ("requests", "Requests that are not answered completely."),
+        ("unsent_bytes", "Bytes of answers that clients have not read."),
+        ("buffered_bytes", "Bytes of the bodies of hot requests."),
+        ("no_room", "Connections that were closed to make room, or not taken."),
+        ("unread_responses", "Connections whose clients read nothing when memory was short."),
+        ("slow_reader", "Connections whose clients read too slowly."),
+        ("floods", "Connections whose clients gave up one request after the other."),
+        ("exhausted", "How often the system had no descriptor or memory for a connection."),
+        ("jobs", "Calls for queries that run on threads for work, or wait for one."),
+        ("dropped_lines", "Lines of the log that were dropped, since nobody took them."),
+    ],
+);
+
+/// An argument of `Front`.
+pub static FRONT_LIMITS: NamedTuple = NamedTuple::new(
+    "FrontLimits",
+    "The limits of a front. Times are in seconds.",
+    &[
+        ("threads", "Threads for connections."),
+        ("connections", "Connections at once."),
+        ("connections_per_address", "Those of one address."),
+        ("unsent_bytes", "Memory for answers that clients have not read."),
+        ("buffered_bytes", "Memory for the bodies of hot requests."),
+        ("buffered_bytes_per_address", "What those of one address may have of it, small bodies aside."),
+        ("payload_cache_bytes", "Memory for small payloads."),
+        ("log_bytes", "Memory for lines of the log that nobody has taken."),
+        ("head_bytes", "The largest head of a request, and the largest trailers."),
+        ("header_fields", "Header fields of a request, at most 128."),
+        ("head_seconds", "Time for a head to arrive."),
+        ("idle_seconds", "Time from an answer to the next request."),
+        ("min_rate_bytes", "Bytes a second that a client has to send of a body, or read of an answer."),
+        ("rate_grace_seconds", "Time before that applies."),
+        ("body_pause_seconds", "The longest pause of a body."),
+        ("body_seconds", "Time for a whole body."),
+        ("read_pause_seconds", "The longest pause of a client that reads an answer."),
+        ("drain_seconds", "Time to discard what a client sends after its last answer."),
+        ("json_body_bytes", "The largest body that has no other limit."),
+        ("verify_body_bytes", "The largest body of the verify routes."),
+        ("resolve_batch_body_bytes", "The largest batch of resolves."),
+        ("batch_answer_bytes", "The largest answer to a batch of resolves."),
+        ("node_budget", "Nodes that a query visits before it leaves the thread of its connection."),
+        ("max_nodes", "Nodes that a query, or all of a batch, may visit."),
+        ("operation_seconds", "Time that a query may take."),
+        ("long_queries", "Queries of more than a millisecond at once."),
+        ("worker_threads", "Threads for long work, and as many for short work."),
+        ("upstream_idle_seconds", "Unused connections to the application are left after this time."),
+    ],
+);
+
+/// What `Front.take_log` returns.
+pub static LOGGED_REQUEST: NamedTuple = NamedTuple::new(
+    "LoggedRequest",
+    "What is logged of a request.",
+    &[
+        ("client", "The address of the client; None if it has none."),
+        ("method", "The method."),
+        ("path", "The path, decoded, as the client sent it: not everything in it may be logged."),
+        ("id", "The id of the request."),
+        ("status", "The status of the answer; None for a failure."),
+        ("bytes", "Bytes of the body that were sent."),
+        ("seconds", "Time from the head of the request to the end of the answer."),
+        ("failure", "What has failed, or None."),
+    ],
+);
+
 /// The result of `page_links`.
 pub static PAGE_LINKS: NamedTuple = NamedTuple::new(
     "PageLinks",
@@ -168,6 +266,21 @@ pub static RANGE: NamedTuple = NamedTuple::new(
     ],
 );
 
+/// What `StoreReads.next` returns.
+pub static READ_BATCH: NamedTuple = NamedTuple::new(
+    "ReadBatch",
+    "What one visit of a store is for.",
+    &[
+        ("id", "What `StoreReads.supply` and `StoreReads.fail` are told."),
+        ("pages", "Digests of pages, 32 bytes each."),
+        ("roots", "Binary CIDs of roots whose records are wanted."),
+        ("descents", "Digests of top pages of maps, each with keys to whose paths the inner pages may be read early."),
+        ("payloads", "Binary multihashes of payloads: their sizes, and the bytes of small ones."),
+        ("sizes", "Binary multihashes of payloads whose sizes are wanted."),
+        ("chunks", "Parts of payloads: the binary multihash, the start, and the end (exclusive)."),
+    ],
+);
+
 /// The result of `verify_read`.
 pub static READ_OUTCOME: NamedTuple = NamedTuple::new(
     "ReadOutcome",
@@ -180,6 +293,19 @@ pub static READ_OUTCOME: NamedTuple = NamedTuple::new(
         ("offset", "Of a range, the start of its first element; None if it has none."),
         ("length", "Of a list, the number of its elements; otherwise None."),
         ("total_size", "Of a range, the sum of all measures of the list; otherwise None."),
+    ],
+);
+
+/// An item of `FrontCounts`.
+pub static ROUTE_TOTALS: NamedTuple = NamedTuple::new(
+    "RouteTotals",
+    "What was counted of one method of one route.",
+    &[
+        ("method", "The method."),
+        ("route", "The template of the path."),
+        ("statuses", "How many answers had each status."),
+        ("nanoseconds", "Times from heads to heads of answers: their sum, then how many have each number of bits."),
+        ("sizes", "Sizes of the bodies of answers, in the same form."),
     ],
 );
 

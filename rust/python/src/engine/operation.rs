@@ -361,7 +361,7 @@ fn is_spent(progress: &ops::Progress) -> bool {
 }
 
 /// Spreads the paths of a batch over all cores.
-fn for_each(count: usize, work: &(dyn Fn(usize) + Sync)) {
+pub fn for_each(count: usize, work: &(dyn Fn(usize) + Sync)) {
     let indices: Vec<usize> = (0..count).collect();
     parallel::map(&indices, |&index| work(index));
 }

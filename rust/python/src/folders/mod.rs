@@ -12,7 +12,5 @@ pub mod listing;
 pub mod restore;
 #[cfg(unix)]
 pub mod survey;
-#[cfg(not(unix))]
-pub mod unsupported;
 #[cfg(unix)]
 pub mod upload;

@@ -8,26 +8,33 @@ use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
 use crate::errors::invalid;
 
-const NAMES: [&CStr; 12] = [
-    c"FolderLines",
-    c"FolderListing",
-    c"FolderUpload",
-    c"FolderWriter",
-    c"HashedFolder",
-    c"PayloadBatch",
-    c"PayloadSink",
-    c"Survey",
-    c"files_match",
-    c"hash_survey",
-    c"remove_tree",
-    c"survey",
+const FOLDERS: &str = "folders can't be read or written";
+const GATEWAY: &str = "no gateway can be run";
+
+/// The names, and what they would do.
+const NAMES: [(&CStr, &str); 15] = [
+    (c"FolderLines", FOLDERS),
+    (c"FolderListing", FOLDERS),
+    (c"FolderUpload", FOLDERS),
+    (c"FolderWriter", FOLDERS),
+    (c"Front", GATEWAY),
+    (c"HashedFolder", FOLDERS),
+    (c"Listener", GATEWAY),
+    (c"PayloadBatch", FOLDERS),
+    (c"PayloadSink", FOLDERS),
+    (c"StoreReads", GATEWAY),
+    (c"Survey", FOLDERS),
+    (c"files_match", FOLDERS),
+    (c"hash_survey", FOLDERS),
+    (c"remove_tree", FOLDERS),
+    (c"survey", FOLDERS),
 ];
 
 /// Adds a function for each name. A call raises `InvalidInput`, which names what is not supported.
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    for name in NAMES {
+    for (name, what) in NAMES {
         let name_text = name.to_string_lossy();
-        let message = format!("{name_text}: folders can't be read or written on this platform, only on a Unix");
+        let message = format!("{name_text}: {what} on this platform, only on a Unix");
         let refuse = move |_: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| -> PyResult<()> {
             Err(invalid(InputCode::InvalidRequest, message.as_str()))
         };
