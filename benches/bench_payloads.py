@@ -32,7 +32,7 @@ from coregw._core import PayloadHasher
 from coregw.engine import Payloads, StoredPayload
 from coregw.gateway import server
 from coregw.gateway.access import AccessToken
-from coregw.gateway.app import create_app
+from coregw.gateway.app import create_app_over
 from coregw.gateway.context import Gateway as Context
 from coregw.gateway.settings import MIB, Settings
 from coregw.store import CHUNK_BYTES
@@ -75,10 +75,10 @@ class Constant(Payloads):
 
 def constant_app(gateway: Context, token: AccessToken | None) -> Any:  # noqa: ANN401 - an ASGI app
     gateway.engine.payloads.__class__ = Constant
-    return create_app(gateway, token)
+    return create_app_over(gateway, token)
 
 
-APPS = {"gateway": create_app, "constant": constant_app}
+APPS = {"gateway": create_app_over, "constant": constant_app}
 
 
 class Gateway(NamedTuple):
@@ -320,7 +320,7 @@ def main() -> None:
 if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[1] in APPS:
         settings = Settings(data=Path(sys.argv[2]), port=0, log_level="error")
-        server.create_app = APPS[sys.argv[1]]
+        server.create_app_over = APPS[sys.argv[1]]
         server.run(settings)
     else:
         main()

@@ -12,7 +12,7 @@ from typing import Any
 from coregw.engine import Engine
 from coregw.gateway import server
 from coregw.gateway.access import AccessToken
-from coregw.gateway.app import create_app
+from coregw.gateway.app import create_app_over
 from coregw.gateway.context import Gateway
 from coregw.gateway.settings import MIB, Settings
 
@@ -31,7 +31,7 @@ class _Constant(Engine):
 
 def _constant_app(gateway: Gateway, token: AccessToken | None) -> Any:  # noqa: ANN401 - an ASGI app
     gateway.engine.__class__ = _Constant
-    return create_app(gateway, token)
+    return create_app_over(gateway, token)
 
 
 class _Raw:
@@ -54,11 +54,11 @@ class _Raw:
         await send({"type": "http.response.body", "body": _Constant.answer})
 
 
-APPS = {"gateway": create_app, "constant": _constant_app, "raw": _Raw}
+APPS = {"gateway": create_app_over, "constant": _constant_app, "raw": _Raw}
 
 if __name__ == "__main__":
     kind, data, answer = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     _Constant.answer = answer.read_bytes() if answer.exists() else b""
     settings = Settings(data=data, port=0, cache_bytes=CACHE_BYTES, log_level="error")
-    server.create_app = APPS[kind]
+    server.create_app_over = APPS[kind]
     server.run(settings)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from coregw.engine import Engine
 from coregw.gateway.access import AccessToken
-from coregw.gateway.app import create_app
+from coregw.gateway.app import create_app_over
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import JSON
 from coregw.gateway.maintenance import Management
@@ -34,7 +34,7 @@ _MAX_SHOWN: Final = 1_200
 
 def gateway_document() -> Json:
     """Return the OpenAPI document of a gateway with administration routes."""
-    return asyncio.run(_served(lambda gateway: create_app(gateway, _UNUSED)))
+    return asyncio.run(_served(lambda gateway: create_app_over(gateway, _UNUSED)))
 
 
 def management_document() -> Json:

@@ -19,7 +19,7 @@ from client_calls import Call, both_clients
 from coregw.client import AsyncClient, Client, ClientSettings
 from coregw.engine import Engine
 from coregw.errors import PayloadNotFound, TooLarge
-from coregw.gateway.app import create_app
+from coregw.gateway.app import create_app_over
 from coregw.gateway.context import Gateway
 from coregw.gateway.settings import Settings
 from coregw.store.memory import MemoryStore
@@ -74,7 +74,7 @@ class Server:
         self.url = f"https://127.0.0.1:{listener.getsockname()[1]}"
         config.bind = [f"fd://{listener.detach()}"]
         engine = Engine(MemoryStore())
-        gateway: Any = create_app(Gateway.over(engine, Settings.load({}, port=0, data=self._data)), None)
+        gateway: Any = create_app_over(Gateway.over(engine, Settings.load({}, port=0, data=self._data)), None)
 
         async def counted(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
             if scope["type"] == "http":

@@ -1,12 +1,28 @@
 """The HTTP gateway: routes over an engine, and the server that runs them.
 
-`coregw.gateway.server` runs it, `coregw.gateway.app` composes it, `coregw.gateway.settings` configures it. Importing
-this package imports no web framework; its modules do.
+`coregw.gateway.server` runs it, `coregw.gateway.app` composes it, `coregw.gateway.settings` configures it. `create_app`
+returns it for any ASGI server. Importing this package imports no web framework; its modules do.
 """
 
+from __future__ import annotations
+
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from coregw.extras import missing_extra
 
+if TYPE_CHECKING:
+    from coregw.gateway.app import create_app
+
+__all__ = ["create_app"]
+
 if find_spec("litestar") is None:
     raise missing_extra(ModuleNotFoundError(name="litestar"), "coregw.gateway", "server")
+
+
+def __getattr__(name: str) -> object:
+    if name != "create_app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from coregw.gateway import app  # noqa: PLC0415 - imported on first use
+
+    return app.create_app

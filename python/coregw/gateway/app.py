@@ -1,11 +1,16 @@
-"""Composition of the gateway: an engine over a store, hot routes, Litestar's routes, and the headers of all responses.
+"""The gateway as a Litestar application: an engine over a store, all routes, and what holds for every request.
 
-``coregw.gateway.server`` runs it on a socket.
+Any ASGI server runs it, such as ``uvicorn --factory coregw.gateway:create_app``: it needs no server of its own to be
+safe. `coregw.gateway.server` runs it with the limits on connections that a server has to keep.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from litestar import Litestar
@@ -13,35 +18,38 @@ from litestar.datastructures import State
 from litestar.enums import ScopeType
 from litestar.exceptions import HTTPException
 
+from coregw._core import Origins
 from coregw.engine import Engine, EngineLimits
 from coregw.errors import Unauthorized
-from coregw.gateway.access import AccessToken
+from coregw.gateway.access import WRITE_TOKEN_VARIABLE, AccessToken, WriteAccess, warn_of_open_writes
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import description_of
-from coregw.gateway.http.dispatch import Dispatcher, normalize
-from coregw.gateway.http.problems import handle_exception, problem_of
+from coregw.gateway.http.replies import Problem, Reply, handle_exception, problem_of
+from coregw.gateway.http.requests import header_bytes
+from coregw.gateway.logs import CURRENT, AccessLog
+from coregw.gateway.metrics import counts_of
 from coregw.gateway.openapi import build_document
 from coregw.gateway.routes import health, ipfs, objects, pages, payloads, publications, queries, roots
-from coregw.gateway.routes.publications import admin_router
+from coregw.gateway.routes.publications import TOKEN_VARIABLE, admin_router
 from coregw.gateway.settings import Settings
 from coregw.gateway.stores import open_settings_store
+from coregw.gateway.tracing import tracing
 from coregw.store import Store
 
 if TYPE_CHECKING:
     from litestar.connection import ASGIConnection
     from litestar.handlers.base import BaseRouteHandler
-    from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
+    from litestar.types import ASGIApp, ControllerRouterHandler, HTTPScope, Message, Receive, Scope, Send
 
-__all__ = ["HOT", "Guarded", "create_app", "open_engine"]
+__all__ = ["Application", "Rules", "create_app", "create_app_over", "open_engine"]
 
-HOT: Final = (*queries.hot, *payloads.hot, *objects.hot)
-"""The routes in front of Litestar."""
+_GROUPS: Final = (queries, payloads, objects, ipfs, roots, publications, health, pages)
+"""The modules with the routes for everybody."""
 
-_GROUPS: Final = (queries, ipfs, roots, publications, health, pages)
-"""The modules with the routes that Litestar serves for everybody."""
+_Headers = list[tuple[bytes, bytes]]
 
-_HEADERS: Final = [(b"x-content-type-options", b"nosniff")]
-_VERIFY_HEADERS: Final = [*_HEADERS, (b"x-core-verification-role", b"diagnostic")]
+_HEADERS: Final[_Headers] = [(b"x-content-type-options", b"nosniff")]
+_VERIFY_HEADERS: Final[_Headers] = [*_HEADERS, (b"x-core-verification-role", b"diagnostic")]
 _EXPOSED: Final = (
     b"Content-Length",
     b"Content-Range",
@@ -54,6 +62,7 @@ _EXPOSED: Final = (
 
 _ADMIN: Final = "/admin"
 _VERIFY_PATHS: Final = frozenset({"/v1/verify/resolve", "/v1/verify/read"})
+_SLASHES: Final = re.compile("//+")
 
 
 async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
@@ -90,30 +99,181 @@ def engine_limits(settings: Settings) -> EngineLimits:
     )
 
 
-def create_app(gateway: Gateway, admin_token: AccessToken | None = None) -> Dispatcher:
-    """Return the gateway as an ASGI application. It has no lifespan: the caller closes the engine.
+def create_app(store: Store | None = None, settings: Settings | None = None) -> Litestar:
+    """Return the gateway as an application that opens its engine when it starts, and closes it when it ends.
+
+    The tokens are those of ``GATEWAY_WRITE_TOKEN`` and ``GATEWAY_ADMIN_TOKEN`` in the environment. What
+    ``coregw serve`` does beside serving clients is not part of it: the management addresses, and garbage collections.
+
+    Args:
+        store: The store, which the application closes when it ends; None opens the one that the settings name.
+        settings: The settings; None loads them from the environment. Those of connections are the server's business,
+            but for `host`: on loopback, requests may not name hosts that `hosts` does not have.
+
+    Raises:
+        InvalidInput: If the settings or a token are malformed. The lifespan raises what `open_engine` does.
+    """
+    settings = Settings.load() if settings is None else settings
+    admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
+    write_access = WriteAccess(settings.read_only, AccessToken.from_environment(WRITE_TOKEN_VARIABLE))
+
+    @asynccontextmanager
+    async def opened(_: Litestar) -> AsyncIterator[None]:
+        warn_of_open_writes(settings)
+        engine = await open_engine(settings, store)
+        try:
+            async with tracing(settings) as traced:
+                app.state["gateway"] = replace(Gateway.over(engine, settings), write_access=write_access)
+                app.wrap(traced)
+                yield
+        finally:
+            await engine.close()
+
+    app = _compose(settings, admin_token if settings.management_host_and_port is None else None, [opened])
+    return app
+
+
+def create_app_over(gateway: Gateway, admin_token: AccessToken | None = None) -> Application:
+    """Return the application of an open engine, which the caller closes.
 
     Args:
         gateway: The engine and the limits.
         admin_token: The token that the administration routes require; without one they do not exist.
     """
-    litestar = Litestar(
-        route_handlers=[
-            *(handler for group in _GROUPS for handler in group.handlers),
-            *pages.page_handlers(),
-            *pages.explorer_handlers(),
-            *([] if admin_token is None else [admin_router()]),
-        ],
-        guards=[_check_write_access],
-        exception_handlers={Exception: handle_exception, HTTPException: handle_exception},
-        state=State({"gateway": gateway}),
-        openapi_config=None,
-        logging_config=None,
-        debug=False,
+    app = _compose(gateway.settings, admin_token)
+    app.state["gateway"] = gateway
+    return app
+
+
+def _compose(
+    settings: Settings,
+    admin_token: AccessToken | None,
+    lifespan: Sequence[Callable[[Litestar], AbstractAsyncContextManager[None]]] = (),
+) -> Application:
+    """Return the application without a gateway, which has to be in its state when requests arrive."""
+    rules = Rules(
+        Origins(settings.hosts, settings.allow_origin, settings.host),
+        admin_token,
+        headers=_response_headers(settings.allow_origin),
+        access_log=settings.access_log,
     )
-    litestar.state["openapi"] = build_document(HOT, litestar)
-    served = litestar if admin_token is None else Guarded(litestar, admin_token)
-    return Dispatcher(gateway, HOT, served, _response_headers(gateway.settings.allow_origin))
+    handlers = [
+        *(handler for group in _GROUPS for handler in group.handlers),
+        *pages.page_handlers(),
+        *pages.explorer_handlers(),
+        *([] if admin_token is None else [admin_router()]),
+    ]
+    app = Application(rules, handlers, lifespan=lifespan)
+    app.state["openapi"] = build_document(app)
+    return app
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What an application does with every request, before it is routed, and with every response.
+
+    Attributes:
+        origins: Which hosts requests may name, and which web pages may write. It is checked here although a server may
+            have done so: an application cannot know that, a check takes about a microsecond, and without one any page
+            that somebody visits could read from, or write to, a gateway on that person's machine.
+        token: What requests for the administration must carry, unknown paths below it included; None without it.
+        is_private: Whether all requests need the token.
+        headers: Returns the headers of all responses to requests for a path.
+        access_log: Whether each request is logged.
+    """
+
+    origins: Origins
+    token: AccessToken | None = None
+    is_private: bool = False
+    headers: Callable[[str], _Headers] = lambda _: _HEADERS
+    access_log: bool = False
+
+    def refuse_stranger(self, scope: HTTPScope) -> Reply | None:
+        """Return the response to a request that names a host of others, or is a write of another origin's page."""
+        host, origin, site = (header_bytes(scope, name) for name in (b"host", b"origin", b"sec-fetch-site"))
+        refused = self.origins.refusal(scope["method"].encode(), host, origin, site)
+        return None if refused is None else Problem(*refused).reply()
+
+    def refuse_client(self, scope: HTTPScope) -> Reply | None:
+        """Return the response to a request that lacks the token: so no client learns which paths and methods exist."""
+        if self.token is not None and (self.is_private or _is_admin(scope["path"])):
+            try:
+                self.token.check(scope)
+            except Unauthorized as error:
+                return problem_of(scope, error).reply()
+        return None
+
+
+class Application(Litestar):
+    """A Litestar application that treats all requests by the same rules, also those that have no route.
+
+    Litestar's middleware and guards run after routing, so a 404 or a 405 has none. What must hold for these as well is
+    done here, around the application: access, headers, counts, and the access log.
+
+    Args:
+        rules: What is done with every request.
+        route_handlers: The routes.
+        lifespan: Opened when the application starts, and closed when it ends.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        route_handlers: Sequence[ControllerRouterHandler],
+        *,
+        lifespan: Sequence[Callable[[Litestar], AbstractAsyncContextManager[None]]] = (),
+    ) -> None:
+        super().__init__(
+            route_handlers=route_handlers,
+            guards=[_check_write_access],
+            exception_handlers={Exception: handle_exception, HTTPException: handle_exception},
+            lifespan=list(lifespan),
+            state=State(),
+            openapi_config=None,
+            logging_config=None,
+            debug=False,
+        )
+        self._rules = rules
+        self._entry: ASGIApp = self._answer
+        if rules.access_log:
+            self._entry = AccessLog(self._answer)
+        self._outermost: ASGIApp = self._entry
+
+    def wrap(self, wrapper: Callable[[ASGIApp], ASGIApp]) -> None:
+        """Let an ASGI application that `wrapper` makes answer requests. It replaces that of an earlier call."""
+        self._outermost = wrapper(self._entry)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's types
+        """ASGI entry point."""
+        if scope["type"] == ScopeType.HTTP:
+            await self._outermost(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, and count the response by the template of its route."""
+        request = cast("HTTPScope", scope)
+        CURRENT.set(request)  # servers run each request as a task of its own, with its own context
+        began = time.perf_counter_ns()
+        status = took = size = 0
+        refusal, headers = self._rules.refuse_stranger(request), _HEADERS
+        if refusal is None:
+            refusal, headers = self._rules.refuse_client(request), self._rules.headers(scope["path"])
+
+        async def send_counted(message: Message) -> None:
+            nonlocal status, took, size
+            if message["type"] == "http.response.start":
+                status, took = message["status"], time.perf_counter_ns() - began
+                message["headers"] = [*message["headers"], *headers]
+            elif message["type"] == "http.response.body":
+                size += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await (super().__call__ if refusal is None else refusal)(request, receive, send_counted)
+        finally:
+            if status:
+                counts_of(request["method"], request.get("path_template")).add(status, took, size)
 
 
 def _check_write_access(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
@@ -125,37 +285,17 @@ def _check_write_access(connection: ASGIConnection[Any, Any, Any, Any], handler:
         gateway.write_access.check(description, scope)
 
 
-class Guarded:
-    """An application that requires a token for every path of the administration, or for every path.
-
-    Routing comes after it: without the token no client learns which paths exist, or which methods they have.
-
-    Attributes:
-        app: The application behind it.
-    """
-
-    def __init__(self, app: ASGIApp, token: AccessToken, *, everywhere: bool = False) -> None:
-        self.app = app
-        self._token = token
-        self._everywhere = everywhere
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI entry point."""
-        if scope["type"] == ScopeType.HTTP and (self._everywhere or _is_admin(scope["path"])):
-            try:
-                self._token.check(scope)
-            except Unauthorized as error:
-                await problem_of(scope, error).reply()(scope, receive, send)
-                return
-        await self.app(scope, receive, send)
+def _normalized(path: str) -> str:
+    """Return a path without empty segments and without a slash at its end, as Litestar routes it."""
+    return _SLASHES.sub("/", "/" + path.strip("/"))
 
 
 def _is_admin(path: str) -> bool:
     """Whether a path is that of the administration or below it, in any spelling that is routed there."""
-    return _ADMIN in path and f"{normalize(path)}/".startswith(f"{_ADMIN}/")
+    return _ADMIN in path and f"{_normalized(path)}/".startswith(f"{_ADMIN}/")
 
 
-def _response_headers(allowed_origin: str) -> Callable[[str], list[tuple[bytes, bytes]]]:
+def _response_headers(allowed_origin: str) -> Callable[[str], _Headers]:
     """Return a function from a path to the headers of all its responses, errors and unknown paths included.
 
     Web pages of the allowed origin, or of any (``*``), may use all but the administration routes. The headers do not
@@ -171,9 +311,9 @@ def _response_headers(allowed_origin: str) -> Callable[[str], list[tuple[bytes, 
     ]
     plain, verify = ([*each, *(cors if allowed_origin != "none" else [])] for each in (_HEADERS, _VERIFY_HEADERS))
 
-    def headers(path: str) -> list[tuple[bytes, bytes]]:
+    def headers(path: str) -> _Headers:
         if _is_admin(path):
             return _HEADERS
-        return verify if "/verify/" in path and normalize(path) in _VERIFY_PATHS else plain
+        return verify if "/verify/" in path and _normalized(path) in _VERIFY_PATHS else plain
 
     return headers

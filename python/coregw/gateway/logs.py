@@ -178,7 +178,7 @@ class AccessLog:
         if scope["type"] != ScopeType.HTTP:
             await self._app(scope, receive, send)
             return
-        began = time.perf_counter()
+        began, path = time.perf_counter(), scope["path"]  # Litestar normalises it
         status = size = 0
 
         async def send_counted(message: Message) -> None:
@@ -194,15 +194,15 @@ class AccessLog:
         try:
             await self._app(scope, receive, send_counted)
         finally:
-            _log_access(scope, status, size, time.perf_counter() - began)
+            _log_access(scope, path, status, size, time.perf_counter() - began)
 
 
-def _log_access(scope: HTTPScope, status: int, size: int, seconds: float) -> None:
+def _log_access(scope: HTTPScope, path: str, status: int, size: int, seconds: float) -> None:
     client = scope.get("client")
     fields = {
         "client": client[0] if client else "",
         "method": scope["method"],
-        "path": loggable_path(scope["path"]),
+        "path": loggable_path(path),
         "status": status,
         "bytes": size,
         "seconds": round(seconds, 6),

@@ -16,28 +16,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from litestar import Litestar, Request, Router, route
-from litestar.datastructures import State
-from litestar.exceptions import HTTPException
+from litestar import Request, Router, route
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from coregw import __version__
+from coregw._core import Origins
 from coregw.engine import Engine
 from coregw.errors import CoregwError, Unavailable
 from coregw.gateway import maintenance
 from coregw.gateway.access import AccessToken
-from coregw.gateway.app import Guarded
+from coregw.gateway.app import Application, Rules
 from coregw.gateway.collectors import database_samples, engine_source, job_samples, own_samples, store_samples
 from coregw.gateway.context import Gateway
 from coregw.gateway.control import control_file, listen_for_control
 from coregw.gateway.description import DESCRIPTION, Description
-from coregw.gateway.http.dispatch import Dispatcher
-from coregw.gateway.http.problems import handle_exception
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.http.requests import query_parameters
 from coregw.gateway.http.server import HttpServer
 from coregw.gateway.listener import listen, url_of
-from coregw.gateway.logs import AccessLog
 from coregw.gateway.maintenance import Management
 from coregw.gateway.metrics import Sample, Sums, expose, number
 from coregw.gateway.openapi import MANAGEMENT, build_document
@@ -109,8 +105,6 @@ _CONNECTIONS: Final = 64
 
 _BUFFERED_BYTES: Final = 32 * MIB
 
-_HEADERS: Final = [(b"x-content-type-options", b"nosniff")]
-
 
 @asynccontextmanager
 async def serve_management(
@@ -161,29 +155,31 @@ async def serve_management(
         yield management
 
 
-def create_management_app(management: Management, token: AccessToken | None, *, is_private: bool = False) -> ASGIApp:
+def create_management_app(
+    management: Management, token: AccessToken | None, *, is_private: bool = False
+) -> Application:
     """Return the application of one address: without a token it has health, metrics and public names only.
 
-    Who signs a name reads its public log at the same address. A private one needs the token for all that it has.
+    Who signs a name reads its public log at the same address. A private one needs the token for all that it has, and
+    takes any Host: no web page can connect to a Unix socket.
     """
-    handlers = list(maintenance.handlers)
-    restricted = [admin_router(), Router("/admin/v1/maintenance", route_handlers=handlers)]
-    litestar = Litestar(
-        route_handlers=[
-            metrics,
-            *(handler for group in (health, pages, publications) for handler in group.handlers),
-            *(restricted if token is not None else []),
-        ],
-        exception_handlers={Exception: handle_exception, HTTPException: handle_exception},
-        state=State({"gateway": management.gateway, "management": management}),
-        openapi_config=None,
-        logging_config=None,
-        debug=False,
+    settings = management.gateway.settings
+    hosts, (host, _) = settings.hosts, settings.management_host_and_port or (settings.host, 0)
+    rules = Rules(
+        Origins("*" if is_private else hosts, settings.allow_origin, host),
+        token,
+        is_private=is_private,
+        access_log=settings.access_log,
     )
-    litestar.state["openapi"] = build_document((), litestar, MANAGEMENT)
-    served = litestar if token is None else Guarded(litestar, token, everywhere=is_private)
-    app = Dispatcher(management.gateway, (), served, lambda _: _HEADERS)
-    return AccessLog(app) if management.gateway.settings.access_log else app
+    restricted = [admin_router(), Router("/admin/v1/maintenance", route_handlers=list(maintenance.handlers))]
+    handlers = [
+        metrics,
+        *(handler for group in (health, pages, publications) for handler in group.handlers),
+        *(restricted if token is not None else []),
+    ]
+    app = Application(rules, handlers)
+    app.state.update(gateway=management.gateway, management=management, openapi=build_document(app, MANAGEMENT))
+    return app
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """The OpenAPI documents: routes, schemas, examples.
 
 A route without a `Description` stops the gateway from starting, so the document is complete. Litestar's own generator
-is not used: to Litestar, request bodies here are bytes, and hot routes do not exist.
+is not used: to Litestar, request bodies here are bytes.
 
 The examples are in an order in which they work. ``tests/helpers/documented.py`` sends the requests and records the
 responses; a test replays them.
@@ -28,7 +28,6 @@ from msgspec import UNSET, Struct, UnsetType
 from coregw._core import __version__
 from coregw.errors import ERROR_CODES
 from coregw.gateway.description import JSON, JSON_LINES, Body, Description, Parameter, description_of
-from coregw.gateway.http.dispatch import HotRoute
 from coregw.messages import ErrorBody
 from coregw.messages.common import MAX_NAME_CHARACTERS, NAME
 from coregw.messages.management import Progress
@@ -293,26 +292,17 @@ class Operation(NamedTuple):
     description: Description
 
 
-def operations_of(hot: Iterable[HotRoute], litestar: Litestar) -> list[Operation]:
+def operations_of(app: Litestar) -> list[Operation]:
     """Return the operations of all routes, sorted by path and method. OPTIONS is left out.
 
     Raises:
-        KeyError: If a route of Litestar has no `Description`.
+        KeyError: If a route has no `Description`.
     """
-    found = [
-        Operation(
-            each.method,
-            each.path,
-            each.description.operation_id or each.handle.__name__,
-            each.description,
-        )
-        for each in hot
-    ]
-    return sorted([*found, *_litestar_operations(litestar)], key=lambda each: (each.path, each.method))
+    return sorted(_operations(app), key=lambda each: (each.path, each.method))
 
 
-def _litestar_operations(litestar: Litestar) -> Iterator[Operation]:
-    for route in litestar.routes:
+def _operations(app: Litestar) -> Iterator[Operation]:
+    for route in app.routes:
         if not isinstance(route, HTTPRoute):
             continue
         path = route.path_format
@@ -330,12 +320,12 @@ def _litestar_operations(litestar: Litestar) -> Iterator[Operation]:
             yield Operation(method, path, description.operation_id or name, description)
 
 
-def build_document(hot: Iterable[HotRoute], litestar: Litestar, about: str = _ABOUT) -> bytes:
+def build_document(app: Litestar, about: str = _ABOUT) -> bytes:
     """Return the document of all routes as JSON; `about` describes it.
 
     Examples are listed in ``x-examples`` unless it is that of the management addresses: they need the other routes.
     """
-    operations = [_DocumentedOperation(each) for each in operations_of(hot, litestar)]
+    operations = [_DocumentedOperation(each) for each in operations_of(app)]
     paths: dict[str, dict[str, Any]] = {}
     structs: dict[str, type[msgspec.Struct]] = {"Error": ErrorBody}
     tags: dict[str, str] = {}

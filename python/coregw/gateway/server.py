@@ -16,7 +16,7 @@ from dataclasses import replace
 from coregw.engine import Engine
 from coregw.errors import Unavailable
 from coregw.gateway.access import WRITE_TOKEN_VARIABLE, AccessToken, WriteAccess, warn_of_open_writes
-from coregw.gateway.app import create_app, open_engine
+from coregw.gateway.app import create_app_over, open_engine
 from coregw.gateway.collectors import engine_source, report_forever, server_source
 from coregw.gateway.context import Gateway
 from coregw.gateway.heap import limit_collector, limit_heap
@@ -24,7 +24,7 @@ from coregw.gateway.http.server import HttpServer
 from coregw.gateway.limits.descriptors import fit_descriptors
 from coregw.gateway.limits.machine import check_memory
 from coregw.gateway.listener import announce, listen, loop_factory, url_of
-from coregw.gateway.logs import AccessLog, log_to_stderr
+from coregw.gateway.logs import log_to_stderr
 from coregw.gateway.management import serve_management
 from coregw.gateway.metrics import Source
 from coregw.gateway.routes.publications import TOKEN_VARIABLE
@@ -176,8 +176,7 @@ class GatewayServer:
                 async with self._observed(engine) as sources, tracing(settings) as traced:
                     token = self._admin_token if settings.management_host_and_port is None else None
                     gateway = replace(Gateway.over(engine, settings), write_access=self._write_access)
-                    app = traced(create_app(gateway, token))
-                    app = AccessLog(app) if settings.access_log else app
+                    app = traced(create_app_over(gateway, token))
                     self._server = HttpServer(settings, app, self._ready(listener))
                     self._server.should_exit = self._is_stopped
                     sources.append(server_source(self._server, gateway))

@@ -18,7 +18,7 @@ from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 
 from coregw.errors import CoregwError, InvalidInput, TooLarge, Unavailable
 from coregw.gateway.access import AccessToken
-from coregw.gateway.http.problems import problem_of
+from coregw.gateway.http.replies import problem_of
 from coregw.gateway.http.requests import check_json_type, query_parameters
 from coregw.gateway.listener import listen, url_of
 from coregw.gateway.logs import AccessLog

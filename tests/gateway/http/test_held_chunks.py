@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from coregw.gateway.http.content import gated
-from coregw.gateway.http.replies import Reply
+from coregw.gateway.http.replies import Reply, gated
 from coregw.gateway.limits.peers import Peer
 from coregw.gateway.limits.slots import Slots
 

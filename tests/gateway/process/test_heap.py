@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from coregw.engine import Engine
-from coregw.gateway.app import create_app
+from coregw.gateway.app import create_app_over
 from coregw.gateway.context import Gateway
 from coregw.gateway.settings import Settings
 from coregw.store.memory import MemoryStore
@@ -137,7 +137,7 @@ def test_requests_leave_no_reference_cycles() -> None:
     """The garbage collector runs rarely, so cycles would accumulate."""
 
     async def cycles() -> int:
-        app = create_app(Gateway.over(Engine(MemoryStore()), Settings()))
+        app = create_app_over(Gateway.over(Engine(MemoryStore()), Settings()))
         cid = json.loads((await _ask(app, "/v1/cas", b"warm"))[1])["cid"]
         made = (await _ask(app, "/v1/roots", json.dumps({"arcs": {"a": cid}}).encode()))[1]
         question = {"profile": "core.resolve/v0alpha1", "root": json.loads(made)["root"], "segments": ["a"]}

@@ -16,7 +16,7 @@ from car_files import TYPE
 from coregw import Cid, payload_cid
 from coregw.engine import Engine
 from coregw.gateway.access import AccessToken, WriteAccess
-from coregw.gateway.app import HOT, create_app
+from coregw.gateway.app import create_app_over
 from coregw.gateway.context import Gateway
 from coregw.gateway.openapi import operations_of
 from coregw.gateway.settings import Settings
@@ -31,8 +31,8 @@ SCOPE = "/admin/v1/scopes/docs/roots"
 
 
 def test_only_routes_that_ask_are_left_to_readers() -> None:
-    app = create_app(Gateway.over(Engine(MemoryStore()), Settings()), AccessToken("GATEWAY_ADMIN_TOKEN", "secret"))
-    operations = operations_of(HOT, app.litestar.app)  # type: ignore[attr-defined]
+    app = create_app_over(Gateway.over(Engine(MemoryStore()), Settings()), AccessToken("GATEWAY_ADMIN_TOKEN", "secret"))
+    operations = operations_of(app)
     assert not [each for each in operations if each.method in ("GET", "HEAD") and each.description.writes]
     asking = {each.path for each in operations if each.method == "POST" and not each.description.writes}
     assert asking == {
@@ -140,7 +140,7 @@ async def test_only_who_may_write_keeps_what_is_held_from_garbage_collection() -
     readable, writable = (
         httpx2.AsyncClient(
             transport=httpx2.ASGITransport(
-                create_app(replace(Gateway.over(engine, Settings()), write_access=access), None),
+                create_app_over(replace(Gateway.over(engine, Settings()), write_access=access), None),
             ),
             base_url="http://localhost",
         )

@@ -1,17 +1,17 @@
-"""Each route is reachable one way: through the table of hot routes, or through Litestar."""
+"""Each path has one route, in all of its spellings, which answers every method."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
 import serving
 from coregw.engine import Engine
 from coregw.gateway.access import AccessToken
-from coregw.gateway.app import HOT, Guarded, create_app
+from coregw.gateway.app import create_app_over
 from coregw.gateway.context import Gateway
 from coregw.gateway.openapi import Operation, operations_of
 from coregw.gateway.settings import Settings
@@ -25,56 +25,22 @@ if TYPE_CHECKING:
 AUTHORIZATION = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
 
 
-QUERIES = ("resolve", "read", "map-proof", "scan")
-
-
 @pytest.fixture(scope="module")
 def litestar() -> Litestar:
-    app = create_app(Gateway.over(Engine(MemoryStore()), Settings()), AccessToken("GATEWAY_ADMIN_TOKEN", "secret"))
-    return cast("Litestar", cast("Guarded", app.litestar).app)
+    return create_app_over(
+        Gateway.over(Engine(MemoryStore()), Settings()), AccessToken("GATEWAY_ADMIN_TOKEN", "secret")
+    )
 
 
 @pytest.fixture(scope="module")
 def operations(litestar: Litestar) -> list[Operation]:
-    return operations_of(HOT, litestar)
+    return operations_of(litestar)
 
 
-def test_hot_routes_are_queries_payloads_batches_and_objects() -> None:
-    assert {(route.method, route.path) for route in HOT} == {
-        ("POST", "/v1/resolve"),
-        ("POST", "/v1/read"),
-        ("POST", "/v1/map-proof"),
-        ("POST", "/v1/scan"),
-        *((method, f"/v1/{name}/{{root}}") for method in ("GET", "HEAD") for name in QUERIES),
-        ("POST", "/v1/cas"),
-        ("GET", "/v1/cas/{cid}"),
-        ("HEAD", "/v1/cas/{cid}"),
-        ("POST", "/v1/cas/car"),
-        ("POST", "/v1/cas/has"),
-        ("POST", "/v1/resolve/batch"),
-        ("GET", "/v1/pages/{digest}"),
-        ("HEAD", "/v1/pages/{digest}"),
-        ("POST", "/v1/pages/car"),
-        ("GET", "/v1/roots/{root}"),
-        ("HEAD", "/v1/roots/{root}"),
-    }
-
-
-def test_no_path_is_both_in_the_table_and_in_litestar(litestar: Litestar) -> None:
-    def pattern(path: str) -> re.Pattern[str]:
-        return re.compile(re.sub(r"\{[^}]*\}", "[^/]+", path))
-
-    hot = {route.path for route in HOT}
-    cold = {route.path for route in litestar.routes}
-    for one, others in ((hot, cold), (cold, hot)):
-        for path in one:
-            assert not [other for other in others if pattern(path).fullmatch(other)]
-
-
-def test_each_path_of_litestar_has_one_handler(litestar: Litestar) -> None:
+def test_each_path_has_one_handler(litestar: Litestar) -> None:
     """Litestar's OPTIONS response knows only the methods of a path's first handler."""
     handlers = defaultdict(set)
-    for each in operations_of((), litestar):
+    for each in operations_of(litestar):
         for route in litestar.routes:
             if route.path_format.replace("scope_name", "scope") == each.path:
                 handlers[each.path] |= {id(handler) for handler in route.route_handlers}  # type: ignore[union-attr]

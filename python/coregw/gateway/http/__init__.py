@@ -1,1 +1,1 @@
-"""HTTP below the routes: connections, dispatch, request bodies, conditional requests, and error responses."""
+"""HTTP below the routes: requests and their bodies, responses, and connections."""

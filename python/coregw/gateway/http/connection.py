@@ -43,8 +43,7 @@ from coregw.gateway.http.framing import (
     head_without_upgrade,
     replace_host,
 )
-from coregw.gateway.http.problems import UNCACHED
-from coregw.gateway.http.replies import json_reply
+from coregw.gateway.http.replies import UNCACHED, json_reply
 from coregw.gateway.http.shared import Shared
 from coregw.gateway.limits.tcp import CONTINUE, is_half_closed, is_reset
 from coregw.gateway.metrics import REFUSALS

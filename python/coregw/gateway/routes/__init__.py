@@ -1,5 +1,4 @@
 """The gateway's routes, one module for each group; a module's name is its tag in the OpenAPI document.
 
-Each module declares its hot routes in ``hot`` and those that Litestar serves in ``handlers``. `coregw.gateway.app`
-puts them together.
+Each module declares its routes in ``handlers``. `coregw.gateway.app` puts them together.
 """

@@ -22,9 +22,7 @@ from coregw.engine.objects import RAW_CODEC, Scope
 from coregw.errors import InvalidInput, NotFound
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import CAR, DESCRIPTION, OCTETS, Description, Parameter
-from coregw.gateway.http.content import CONDITIONS, IMMUTABLE, Representation, conditional, gated
-from coregw.gateway.http.problems import Problem
-from coregw.gateway.http.replies import Reply
+from coregw.gateway.http.replies import CONDITIONS, IMMUTABLE, Problem, Reply, Representation, conditional, gated
 from coregw.gateway.http.requests import header, header_bytes, query_parameters
 
 __all__ = ["handlers"]
@@ -125,8 +123,7 @@ async def block(request: Request[Any, Any, Any], cid: FromPath[str]) -> Reply:
     if wanted.format == "car":
         return await _Car(name, content, query, wanted.dups, headers).reply(gateway, request)
     media_type, etag = (_RAW, f'"{name.text}.raw"') if wanted.format == "raw" else (OCTETS, f'"{name.text}"')
-    found = Representation(content, media_type, etag, headers)
-    return found.head(scope) if request.method == "HEAD" else await found.get(gateway, scope)
+    return await Representation(content, media_type, etag, headers).reply(gateway, scope)
 
 
 class _Wanted(NamedTuple):

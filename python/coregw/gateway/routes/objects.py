@@ -6,21 +6,19 @@ and a query is answered from pages. The files of a static tree have the same pat
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
+
+from litestar import Request, post, route
+from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations at run time
 
 from coregw.gateway.context import Gateway
-from coregw.gateway.description import CAR, OCTETS, Description
-from coregw.gateway.http.content import Representation, described_get, described_head, gated
-from coregw.gateway.http.dispatch import hot_route
-from coregw.gateway.http.replies import Reply
+from coregw.gateway.description import CAR, DESCRIPTION, OCTETS, Description
+from coregw.gateway.http.replies import Reply, Representation, described, gated
 from coregw.gateway.http.requests import query_parameters
 from coregw.gateway.limits.peers import peer_of
 from coregw.messages.payloads import GetPagesRequest
 
-if TYPE_CHECKING:
-    from litestar.types import HTTPScope, Receive
-
-__all__ = ["hot"]
+__all__ = ["handlers"]
 
 _PAGE_ETAG: Final = "The digest, in quotes."
 _ROOT_ETAG: Final = "The normalised root, in quotes."
@@ -29,97 +27,68 @@ _PAGE_CODES: Final = ("page_not_found", "method_not_allowed")  # the last for /v
 _ROOT_CODES: Final = ("invalid_cid", "kind_mismatch", "root_not_found")
 
 
-@hot_route(
-    "GET",
-    "/v1/pages/{digest}",
-    described_get(
-        "A stored page by the digest of its top node, which is checked; check it again before use.",
-        _PAGE_ETAG,
-        _PAGE_CODES,
-        _KNOWN,
-    ),
+@route(
+    "/v1/pages/{digest:str}",
+    http_method=["GET", "HEAD"],
+    opt={
+        DESCRIPTION: described(
+            "A stored page by the digest of its top node, which is checked; check it again before use.",
+            "Whether a page is stored, and how long it is; Range is ignored.",
+            _PAGE_ETAG,
+            _PAGE_CODES,
+            _KNOWN,
+        )
+    },
 )
-async def get_page(gateway: Gateway, scope: HTTPScope, _: Receive) -> Reply:
-    """``GET /v1/pages/{digest}``."""
-    return await (await _page(gateway, scope)).get(gateway, scope)
+async def get_page(request: Request[Any, Any, Any], digest: FromPath[str]) -> Reply:
+    """``GET`` and ``HEAD /v1/pages/{digest}``."""
+    query_parameters(request.scope)
+    gateway = Gateway.of(request)
+    page = await gateway.engine.objects.page(digest)
+    return await Representation(page, OCTETS, f'"{digest}"').reply(gateway, request.scope)
 
 
-@hot_route(
-    "HEAD",
-    "/v1/pages/{digest}",
-    described_head(
-        "Whether a page is stored, and how long it is; Range is ignored.",
-        _PAGE_ETAG,
-        _PAGE_CODES,
-        _KNOWN,
-    ),
+@route(
+    "/v1/roots/{root:str}",
+    http_method=["GET", "HEAD"],
+    opt={
+        DESCRIPTION: described(
+            "Whether a root is held; if so, the page that begins with its top node. Check it before use.",
+            "Whether a root is held, and how long its page is; Range is ignored.",
+            _ROOT_ETAG,
+            _ROOT_CODES,
+            _KNOWN,
+        )
+    },
 )
-async def head_page(gateway: Gateway, scope: HTTPScope, _: Receive) -> Reply:
-    """``HEAD /v1/pages/{digest}``."""
-    return (await _page(gateway, scope)).head(scope)
+async def get_root(request: Request[Any, Any, Any], root: FromPath[str]) -> Reply:
+    """``GET`` and ``HEAD /v1/roots/{root}``."""
+    query_parameters(request.scope)
+    gateway = Gateway.of(request)
+    held = await gateway.engine.objects.root(root)
+    return await Representation(held.page, OCTETS, f'"{held.cid}"').reply(gateway, request.scope)
 
 
-@hot_route(
-    "GET",
-    "/v1/roots/{root}",
-    described_get(
-        "Whether a root is held; if so, the page that begins with its top node. Check it before use.",
-        _ROOT_ETAG,
-        _ROOT_CODES,
-        _KNOWN,
-    ),
-)
-async def get_root(gateway: Gateway, scope: HTTPScope, _: Receive) -> Reply:
-    """``GET /v1/roots/{root}``."""
-    return await (await _root(gateway, scope)).get(gateway, scope)
-
-
-@hot_route(
-    "HEAD",
-    "/v1/roots/{root}",
-    described_head(
-        "Whether a root is held, and how long its page is; Range is ignored.",
-        _ROOT_ETAG,
-        _ROOT_CODES,
-        _KNOWN,
-    ),
-)
-async def head_root(gateway: Gateway, scope: HTTPScope, _: Receive) -> Reply:
-    """``HEAD /v1/roots/{root}``."""
-    return (await _root(gateway, scope)).head(scope)
-
-
-@hot_route(
-    "POST",
+@post(
     "/v1/pages/car",
-    Description(
-        "Up to 1,024 pages as CARv1, in the requested order, without those that are not held.",
-        request=GetPagesRequest,
-        answer=CAR,
-        codes=("too_large", "unknown_profile", "unsupported_media_type"),
-        headers={"Cache-Control": "`no-cache`: which pages are held may change.", "Accept-Ranges": "`none`."},
-    ),
+    opt={
+        DESCRIPTION: Description(
+            "Up to 1,024 pages as CARv1, in the requested order, without those that are not held.",
+            request=GetPagesRequest,
+            answer=CAR,
+            codes=("too_large", "unknown_profile", "unsupported_media_type"),
+            headers={"Cache-Control": "`no-cache`: which pages are held may change.", "Accept-Ranges": "`none`."},
+        )
+    },
 )
-async def get_pages(gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
+async def get_pages(request: Request[Any, Any, Any]) -> Reply:
     """``POST /v1/pages/car``, streamed. A failure during the stream closes the connection."""
-    peer = peer_of(scope)
-    async with gateway.json_body(scope, receive, gateway.settings.json_body_bytes) as body:
+    gateway, peer = Gateway.of(request), peer_of(request.scope)
+    async with gateway.json_body(request.scope, request.receive, gateway.settings.json_body_bytes) as body:
         chunks = await gateway.engine.objects.pages(body)
     gateway.payload_streams.make_room(peer)
     parts = gateway.payload_streams.occupy(gated(chunks, gateway.chunk_reads), peer)
     return Reply(parts, media_type=f"{CAR}; version=1", headers={"Cache-Control": "no-cache", "Accept-Ranges": "none"})
 
 
-async def _page(gateway: Gateway, scope: HTTPScope) -> Representation:
-    query_parameters(scope)
-    digest = scope["path_params"]["digest"]
-    return Representation(await gateway.engine.objects.page(digest), OCTETS, f'"{digest}"')
-
-
-async def _root(gateway: Gateway, scope: HTTPScope) -> Representation:
-    query_parameters(scope)
-    held = await gateway.engine.objects.root(scope["path_params"]["root"])
-    return Representation(held.page, OCTETS, f'"{held.cid}"')
-
-
-hot: Final = (get_page, head_page, get_root, head_root, get_pages)
+handlers: Final = (get_page, get_root, get_pages)

@@ -17,8 +17,7 @@ from litestar import Request, route
 
 from coregw._core import __version__
 from coregw.gateway.description import DESCRIPTION, Description
-from coregw.gateway.http.content import CONDITIONS, conditional
-from coregw.gateway.http.replies import Reply, json_reply
+from coregw.gateway.http.replies import CONDITIONS, Reply, conditional, json_reply
 from coregw.gateway.http.requests import header, preferred, query_parameters
 from coregw.messages import encode
 from coregw.messages.common import About

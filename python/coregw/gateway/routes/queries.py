@@ -22,10 +22,7 @@ from coregw.engine import Engine, Verdict
 from coregw.errors import InvalidInput, NotFound
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import DESCRIPTION, JSON, OCTETS, Description, Parameter
-from coregw.gateway.http.content import CONDITIONS, IMMUTABLE, conditional
-from coregw.gateway.http.dispatch import HotRoute, hot_route
-from coregw.gateway.http.problems import Problem
-from coregw.gateway.http.replies import Reply, json_reply
+from coregw.gateway.http.replies import CONDITIONS, IMMUTABLE, Problem, Reply, conditional, json_reply
 from coregw.gateway.http.requests import preferred, query_parameters
 from coregw.messages import (
     MAX_INTEGER,
@@ -49,9 +46,9 @@ from coregw.messages import (
 from coregw.messages.query import MAX_DIFFERENCES, MAX_SCAN_LIMIT, DiffResult, ResolveBatchRequest, ResolveBatchResult
 
 if TYPE_CHECKING:
-    from litestar.types import HTTPScope, Receive
+    from litestar.handlers import HTTPRouteHandler
 
-__all__ = ["handlers", "hot"]
+__all__ = ["handlers"]
 
 _BODY_CODES: Final = ("too_large", "unsupported_media_type")
 
@@ -77,93 +74,98 @@ _VARY: Final = {"Vary": "Accept"}
 _ROLE: Final = {"X-Core-Verification-Role": "Always `diagnostic`: no substitute for verifying locally."}
 
 
-async def _query(
-    gateway: Gateway, scope: HTTPScope, receive: Receive, run: Callable[[bytes], Awaitable[bytes]]
-) -> Reply:
-    async with gateway.json_body(scope, receive, gateway.settings.json_body_bytes) as body:
+async def _query(request: Request[Any, Any, Any], run: Callable[[bytes], Awaitable[bytes]]) -> Reply:
+    gateway = Gateway.of(request)
+    async with gateway.json_body(request.scope, request.receive, gateway.settings.json_body_bytes) as body:
         return json_reply(await run(body))
 
 
-@hot_route(
-    "POST",
+@post(
     "/v1/resolve",
-    Description(
-        "Resolves a path to its target, with proofs; verify the untrusted result locally.",
-        request=ResolveRequest,
-        answer=ResolveResult,
-        codes=(*_QUERY_CODES, "path_not_found"),
-    ),
+    opt={
+        DESCRIPTION: Description(
+            "Resolves a path to its target, with proofs; verify the untrusted result locally.",
+            request=ResolveRequest,
+            answer=ResolveResult,
+            codes=(*_QUERY_CODES, "path_not_found"),
+        )
+    },
 )
-async def resolve(gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
+async def resolve(request: Request[Any, Any, Any]) -> Reply:
     """``POST /v1/resolve``."""
-    return await _query(gateway, scope, receive, gateway.engine.resolve)
+    return await _query(request, Gateway.of(request).engine.resolve)
 
 
-@hot_route(
-    "POST",
+@post(
     "/v1/resolve/batch",
-    Description(
-        "Resolves up to 1,000 paths of one root, each to a resolve result or an error.",
-        request=ResolveBatchRequest,
-        answer=ResolveBatchResult,
-        structs=(ResolveResult,),
-        codes=(*_BODY_CODES, "invalid_cid", "invalid_path", "kind_mismatch"),
-    ),
+    opt={
+        DESCRIPTION: Description(
+            "Resolves up to 1,000 paths of one root, each to a resolve result or an error.",
+            request=ResolveBatchRequest,
+            answer=ResolveBatchResult,
+            structs=(ResolveResult,),
+            codes=(*_BODY_CODES, "invalid_cid", "invalid_path", "kind_mismatch"),
+        )
+    },
 )
-async def resolve_batch(gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
+async def resolve_batch(request: Request[Any, Any, Any]) -> Reply:
     """``POST /v1/resolve/batch``."""
-    async with gateway.json_body(scope, receive, gateway.settings.resolve_batch_body_bytes) as body:
+    gateway = Gateway.of(request)
+    async with gateway.json_body(request.scope, request.receive, gateway.settings.resolve_batch_body_bytes) as body:
         return json_reply(await gateway.engine.resolve_batch(body))
 
 
-@hot_route(
-    "POST",
+@post(
     "/v1/read",
-    Description(
-        "Reads a key, an element or a range, with its proof; the details of a 404 prove the absence.",
-        request=ReadRequest,
-        answer=ReadResult,
-        structs=(ReadNotFound,),
-        codes=(*_QUERY_CODES, "path_not_found"),
-    ),
+    opt={
+        DESCRIPTION: Description(
+            "Reads a key, an element or a range, with its proof; the details of a 404 prove the absence.",
+            request=ReadRequest,
+            answer=ReadResult,
+            structs=(ReadNotFound,),
+            codes=(*_QUERY_CODES, "path_not_found"),
+        )
+    },
 )
-async def read(gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
+async def read(request: Request[Any, Any, Any]) -> Reply:
     """``POST /v1/read``."""
-    return await _query(gateway, scope, receive, gateway.engine.read)
+    return await _query(request, Gateway.of(request).engine.read)
 
 
-@hot_route(
-    "POST",
+@post(
     "/v1/map-proof",
-    Description(
-        "Proves that keys are present in a map, or absent; answers with the proof alone if Accept prefers it.",
-        request=MapProofRequest,
-        answer=(MapProofResult, OCTETS),
-        codes=_QUERY_CODES,
-        headers={"Vary": "`Accept`."},
-    ),
+    opt={
+        DESCRIPTION: Description(
+            "Proves that keys are present in a map, or absent; answers with the proof alone if Accept prefers it.",
+            request=MapProofRequest,
+            answer=(MapProofResult, OCTETS),
+            codes=_QUERY_CODES,
+            headers={"Vary": "`Accept`."},
+        )
+    },
 )
-async def map_proof(gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
+async def map_proof(request: Request[Any, Any, Any]) -> Reply:
     """``POST /v1/map-proof``."""
-    is_bare = preferred(scope, JSON, OCTETS) == 1
-    async with gateway.json_body(scope, receive, gateway.settings.json_body_bytes) as body:
+    gateway, is_bare = Gateway.of(request), preferred(request.scope, JSON, OCTETS) == 1
+    async with gateway.json_body(request.scope, request.receive, gateway.settings.json_body_bytes) as body:
         answer = await gateway.engine.map_proof(body, bare=is_bare)
     return Reply(answer, media_type=OCTETS if is_bare else JSON, headers=_VARY)
 
 
-@hot_route(
-    "POST",
+@post(
     "/v1/scan",
-    Description(
-        "Lists all arcs below a prefix, page by page, with a proof that the listing is complete.",
-        request=ScanRequest,
-        answer=ScanResult,
-        codes=_QUERY_CODES,
-    ),
+    opt={
+        DESCRIPTION: Description(
+            "Lists all arcs below a prefix, page by page, with a proof that the listing is complete.",
+            request=ScanRequest,
+            answer=ScanResult,
+            codes=_QUERY_CODES,
+        )
+    },
 )
-async def scan(gateway: Gateway, scope: HTTPScope, receive: Receive) -> Reply:
+async def scan(request: Request[Any, Any, Any]) -> Reply:
     """``POST /v1/scan``."""
-    return await _query(gateway, scope, receive, gateway.engine.scan)
+    return await _query(request, Gateway.of(request).engine.scan)
 
 
 @post(
@@ -221,10 +223,10 @@ class _UrlQuery(NamedTuple):
     run: Callable[[bytes], Awaitable[bytes]]
 
 
-def _get_forms(
+def _get_form(
     name: str, about: str, answer: type[Struct], query: Mapping[str, str | Parameter], ask: _Ask
-) -> tuple[HotRoute, HotRoute]:
-    """Return the routes ``GET`` and ``HEAD /v1/{name}/{root}``.
+) -> HTTPRouteHandler:
+    """Return the route ``GET`` and ``HEAD /v1/{name}/{root}``.
 
     Args:
         name: The name of the query.
@@ -233,24 +235,6 @@ def _get_forms(
         query: The query parameters.
         ask: Makes the query from the engine, the root and the query parameters.
     """
-
-    async def answer_by_get(gateway: Gateway, scope: HTTPScope, _: Receive) -> Reply:
-        given = query_parameters(scope, *query)
-        asked = ask(gateway.engine, Cid(scope["path_params"]["root"]).text, given)
-        try:
-            body = await asked.run(encode(asked.request))
-        except NotFound as error:
-            if name != "read" or error.code != "path_not_found" or error.details is None:
-                raise
-            # The details prove the absence to whoever has the root, for ever.
-            return Problem(error.code, error.message, error.details, {"Cache-Control": IMMUTABLE}).reply()
-        etag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
-        headers = {"ETag": etag, "Cache-Control": IMMUTABLE}
-        if (unmet := conditional(scope, etag, headers)) is not None:
-            return unmet
-        headers["Content-Length"] = str(len(body))
-        return Reply(b"" if scope["method"] == "HEAD" else body, 200, JSON, headers)
-
     codes = (*_CODES_OF_GET, "precondition_failed")
     if name in ("resolve", "read"):
         codes = (*codes, "path_not_found")
@@ -264,8 +248,31 @@ def _get_forms(
         operation_id=f"head_{name.replace('-', '_')}",
     )
     by_get = replace(described, answer=answer, operation_id=f"get_{name.replace('-', '_')}")
-    path = f"/v1/{name}/{{root}}"
-    return HotRoute("GET", path, answer_by_get, by_get), HotRoute("HEAD", path, answer_by_get, described)
+
+    @route(
+        f"/v1/{name}/{{root:str}}",
+        http_method=["GET", "HEAD"],
+        name=f"{name}_by_url",
+        opt={DESCRIPTION: {"GET": by_get, "HEAD": described}},
+    )
+    async def answer_by_get(request: Request[Any, Any, Any], root: FromPath[str]) -> Reply:
+        given = query_parameters(request.scope, *query)
+        asked = ask(Gateway.of(request).engine, Cid(root).text, given)
+        try:
+            body = await asked.run(encode(asked.request))
+        except NotFound as error:
+            if name != "read" or error.code != "path_not_found" or error.details is None:
+                raise
+            # The details prove the absence to whoever has the root, for ever.
+            return Problem(error.code, error.message, error.details, {"Cache-Control": IMMUTABLE}).reply()
+        etag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
+        headers = {"ETag": etag, "Cache-Control": IMMUTABLE}
+        if (unmet := conditional(request.scope, etag, headers)) is not None:
+            return unmet
+        headers["Content-Length"] = str(len(body))
+        return Reply(b"" if request.method == "HEAD" else body, 200, JSON, headers)
+
+    return answer_by_get
 
 
 def _segments(text: str) -> list[str]:
@@ -317,14 +324,14 @@ _PATH: Final = {"path": "The path in text form: segments joined by `/`."}
 _OFFSET: Final = Parameter.integer("An offset in the list's measure.", 0, MAX_INTEGER)
 
 _by_get: Final = (
-    *_get_forms(
+    _get_form(
         "resolve",
         "Resolves a path to its target, with proofs, for caches.",
         ResolveResult,
         {"path": f"{_PATH['path']} The root itself if absent or empty."},
         _ask_resolve,
     ),
-    *_get_forms(
+    _get_form(
         "read",
         "Reads a key by `path`, an element by `index`, or a range by `start` and `end`, with its proof, for caches.",
         ReadResult,
@@ -336,14 +343,14 @@ _by_get: Final = (
         },
         _ask_read,
     ),
-    *_get_forms(
+    _get_form(
         "map-proof",
         "Proves that a key is present in a map, or absent, for caches.",
         MapProofResult,
         _PATH,
         _ask_map_proof,
     ),
-    *_get_forms(
+    _get_form(
         "scan",
         "Lists all arcs below a prefix, page by page, with a proof that the listing is complete, for caches.",
         ScanResult,
@@ -355,9 +362,6 @@ _by_get: Final = (
         _ask_scan,
     ),
 )
-
-hot: Final = (resolve, resolve_batch, read, map_proof, scan, *_by_get)
-
 
 _DESCRIBED: Final[Mapping[str, Any]] = {
     "summary": "Lists all differences between two maps of a suite, page by page, with a pruned tree of each as proof.",
@@ -397,4 +401,4 @@ def _limit(given: dict[str, str]) -> int:
     return int(text)
 
 
-handlers: Final = (verify_resolve, verify_read, diff)
+handlers: Final = (resolve, resolve_batch, read, map_proof, scan, *_by_get, verify_resolve, verify_read, diff)
