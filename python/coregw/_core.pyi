@@ -2314,9 +2314,7 @@ class StoreReads:
         Raises:
             ValueError: If a digest does not have 32 bytes.
         """
-    def fail(
-        self, batch: int, kind: Literal["unavailable", "damaged", "not_found", "internal"], message: str
-    ) -> None:
+    def fail(self, batch: int, kind: Literal["unavailable", "damaged", "not_found", "internal"], message: str) -> None:
         """Say why a batch was not read. An unknown batch is ignored.
 
         Args:
@@ -2395,7 +2393,7 @@ class Front:
     def figures(self) -> FrontFigures:
         """What the server has counted, and holds now: `FrontFigures`. O(connections)."""
     def counts(self) -> FrontCounts:
-        """What was counted of the answers of this server: `FrontCounts`. Requests to the application are counted there."""
+        """What was counted of the answers of this server, without those of the application: `FrontCounts`."""
     def take_log(self) -> list[LoggedRequest]:
         """Wait, with the GIL released, until something is to be logged, and return it: a list of `LoggedRequest`.
 

@@ -77,15 +77,16 @@ class Engine:
         limits = limits or EngineLimits()
         self.store: Final = store
         """The store, for services that keep rows of their own in it."""
-        self._cache = PageCache(limits.cache_bytes, limits.held_roots)
-        self._driver = Driver(store, self._cache, limits)
+        self.cache: Final = PageCache(limits.cache_bytes, limits.held_roots)
+        """What is known about the store, for a front that answers queries itself."""
+        self._driver = Driver(store, self.cache, limits)
         self._limits = limits
         self._checks = asyncio.Semaphore(limits.heavy_requests)
         self.payloads: Payloads = Payloads(store, self._driver)
         self.objects: Final = Objects(store, self._driver)
         self.publications: PublicationStore = PublicationStore(store)
-        self.cars: Cars = Cars(store, self._driver, self._cache, limits)
-        self.builds: Builds = Builds(store, self._driver, self._cache, limits)
+        self.cars: Cars = Cars(store, self._driver, self.cache, limits)
+        self.builds: Builds = Builds(store, self._driver, self.cache, limits)
 
     async def close(self) -> None:
         """Wait for worker threads and close the store. Idempotent."""
@@ -98,7 +99,7 @@ class Engine:
 
     def figures(self) -> EngineFigures:
         """Return figures for metrics. O(1)."""
-        cache, driver = self._cache, self._driver
+        cache, driver = self.cache, self._driver
         return EngineFigures(
             cache.hits, cache.misses, cache.used_bytes, cache.max_bytes, driver.page_reads.pages_read, driver.jobs
         )
@@ -133,7 +134,7 @@ class Engine:
             request: The request, as JSON.
             bare: Whether the answer is the bytes of the proof, and nothing else, instead of the result.
         """
-        start = partial(Operation.map_proof, self._cache, request, bare=bare)
+        start = partial(Operation.map_proof, self.cache, request, bare=bare)
         return await self._driver.answer(start, MULTIPROOF_FACTOR * len(request))
 
     async def scan(self, request: bytes) -> bytes:
@@ -141,7 +142,7 @@ class Engine:
         return await self._answer(Operation.scan, request)
 
     async def _answer(self, operation: Callable[[PageCache, bytes], Operation], request: bytes) -> bytes:
-        return await self._driver.answer(partial(operation, self._cache, request), len(request))
+        return await self._driver.answer(partial(operation, self.cache, request), len(request))
 
     async def diff(self, a: str, b: str, prefix: str, after: str | None, limit: int) -> bytes:
         """Return one page of the differences between two maps, with their proofs, as JSON. O(differences x depth).
@@ -159,7 +160,7 @@ class Engine:
             RootNotFound: If the store does not hold one of the roots.
             Unavailable, StoreDamaged: As `resolve`.
         """
-        return await self._driver.answer(partial(Operation.diff, self._cache, a, b, prefix, after, limit), 0)
+        return await self._driver.answer(partial(Operation.diff, self.cache, a, b, prefix, after, limit), 0)
 
     async def resolve_batch(self, request: bytes) -> bytes:
         """Answer a batch of resolves of one root, which share what is fetched.
@@ -169,7 +170,7 @@ class Engine:
                 outcomes are longer than ``batch_answer_bytes``. Otherwise as `resolve`, but what is not found is the
                 outcome of its path alone.
         """
-        start = partial(Operation.resolve_batch, self._cache, request, self._limits.batch_answer_bytes)
+        start = partial(Operation.resolve_batch, self.cache, request, self._limits.batch_answer_bytes)
         return await self._driver.answer(start, batch_weight(request))
 
     async def check_complete(self, root: str, *, renews: bool = True) -> bytes:
@@ -188,7 +189,7 @@ class Engine:
         """
         async with self._checks:
             seconds = CHECK_FACTOR * self._limits.operation_seconds
-            return await check_complete(self.store, self._driver, self._cache, root, seconds, renews=renews)
+            return await check_complete(self.store, self._driver, self.cache, root, seconds, renews=renews)
 
     async def verify_resolve(self, envelope: bytes) -> Verdict:
         """Verify a resolve result. O(size).
@@ -221,7 +222,7 @@ class Engine:
         """
         async with self._driver.changes.place_for(request):
             weight = mutation_weight(request)
-            operation = await self._driver.call(weight, Operation.create_root, self._cache, request)
+            operation = await self._driver.call(weight, Operation.create_root, self.cache, request)
             return await self._driver.drive_to_end(operation, weight)
 
     async def mutate(self, base_root: str, request: bytes) -> bytes:
@@ -235,7 +236,7 @@ class Engine:
             Unavailable: If it takes too long, or the store cannot write (`StorageFull`: it is full).
         """
         async with self._driver.changes.place_for(request):
-            operation = await self._driver.call(len(request), Operation.mutate, self._cache, base_root, request)
+            operation = await self._driver.call(len(request), Operation.mutate, self.cache, base_root, request)
             operation.limit_nodes(MUTATION_NODES_FACTOR * self._limits.max_nodes + len(request))
             return await self._driver.drive(operation, mutation_weight(request))
 

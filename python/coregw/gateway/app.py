@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from litestar.handlers.base import BaseRouteHandler
     from litestar.types import ASGIApp, ControllerRouterHandler, HTTPScope, Message, Receive, Scope, Send
 
-__all__ = ["Application", "Rules", "create_app", "create_app_over", "open_engine"]
+__all__ = ["Application", "Rules", "create_app", "create_app_over", "open_engine", "response_headers"]
 
 _GROUPS: Final = (queries, payloads, objects, ipfs, roots, publications, health, pages)
 """The modules with the routes for everybody."""
@@ -154,7 +154,7 @@ def _compose(
     rules = Rules(
         Origins(settings.hosts, settings.allow_origin, settings.host),
         admin_token,
-        headers=_response_headers(settings.allow_origin),
+        headers=response_headers(settings.allow_origin),
         access_log=settings.access_log,
     )
     handlers = [
@@ -295,7 +295,7 @@ def _is_admin(path: str) -> bool:
     return _ADMIN in path and f"{_normalized(path)}/".startswith(f"{_ADMIN}/")
 
 
-def _response_headers(allowed_origin: str) -> Callable[[str], _Headers]:
+def response_headers(allowed_origin: str) -> Callable[[str], _Headers]:
     """Return a function from a path to the headers of all its responses, errors and unknown paths included.
 
     Web pages of the allowed origin, or of any (``*``), may use all but the administration routes. The headers do not

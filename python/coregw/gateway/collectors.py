@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from coregw._core import Front, FrontCounts, StoreReads
 from coregw.engine import Engine
 from coregw.errors import CoregwError
 from coregw.gateway.context import Gateway
-from coregw.gateway.http.server import HttpServer
 from coregw.gateway.jobs import EndedJobs, Jobs
 from coregw.gateway.logs import dropped_lines
 from coregw.gateway.metrics import Sample, Source, Sums, number, request_samples, spread
@@ -35,11 +35,11 @@ __all__ = [
     "WorkerReports",
     "database_samples",
     "engine_source",
+    "front_source",
     "job_samples",
     "own_samples",
     "process_samples",
     "report_forever",
-    "server_source",
     "store_samples",
 ]
 
@@ -61,20 +61,37 @@ def engine_source(engine: Engine) -> Source:
     return samples
 
 
-def server_source(server: HttpServer, gateway: Gateway) -> Source:
-    """Return the source of the samples of the server on the main address, and of the gateway that it serves."""
-    shared = server.shared
+def front_source(front: Front, reads: StoreReads, gateway: Gateway) -> Source:
+    """Return the source of the samples of the front on the main address, and of the gateway that it serves."""
 
     def samples() -> Iterator[Sample]:
-        yield number("coregw_connections", len(shared.crowd))
-        yield number("coregw_connections_closed_total", shared.crowd.closed, "no_room")
-        yield number("coregw_connections_closed_total", shared.unsent.reset, "unread_responses")
-        yield number("coregw_connections_closed_total", shared.unsent.slow, "slow_reader")
-        yield number("coregw_unsent_bytes", shared.unsent.total)
-        yield number("coregw_requests_in_progress", len(server.server_state.tasks))
-        yield number("coregw_buffered_bytes", gateway.bodies.held)
+        figures = front.figures()
+        yield number("coregw_connections", figures.connections)
+        yield number("coregw_connections_closed_total", figures.no_room, "no_room")
+        yield number("coregw_connections_closed_total", figures.unread_responses, "unread_responses")
+        yield number("coregw_connections_closed_total", figures.slow_reader, "slow_reader")
+        yield number("coregw_connections_closed_total", figures.floods, "flood")
+        yield number("coregw_unsent_bytes", figures.unsent_bytes)
+        yield number("coregw_requests_in_progress", figures.requests)
+        yield number("coregw_buffered_bytes", figures.buffered_bytes + gateway.bodies.held)
+        yield number("coregw_engine_jobs", figures.jobs)
+        yield number("coregw_log_lines_dropped_total", figures.dropped_lines)
+        yield number("coregw_pages_read_total", reads.figures[1])
+        yield from _hot_samples(front.counts())
 
     return samples
+
+
+def _hot_samples(counts: FrontCounts) -> Iterator[Sample]:
+    """Yield the samples of the requests that a front has answered itself."""
+    for each in counts.routes:
+        for status, count in each.statuses.items():
+            yield number("coregw_requests_total", count, each.method, each.route, str(status))
+        yield Sample("coregw_request_seconds", (each.method, each.route), each.nanoseconds)
+        yield Sample("coregw_response_body_bytes", (each.method, each.route), each.sizes)
+    yield Sample("coregw_request_body_bytes", (), counts.bodies)
+    for reason, count in counts.refusals.items():
+        yield number("coregw_refusals_total", count, reason)
 
 
 def process_samples() -> Iterator[Sample]:

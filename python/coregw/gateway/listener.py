@@ -1,19 +1,35 @@
-"""The address, sockets and event loop of a serving process."""
+"""The address, sockets, event loop and ASGI server of a serving process."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
+import signal
 import socket
 import sys
-from collections.abc import Callable
-from typing import Any
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
 
+import uvicorn
+
+from coregw._core import Listener
 from coregw.errors import Unavailable
 from coregw.gateway.settings import Settings
 
-__all__ = ["announce", "listen", "loop_factory", "reserve", "url_of"]
+if TYPE_CHECKING:
+    from litestar.types import ASGIApp
+
+__all__ = ["announce", "listen", "listen_for_clients", "loop_factory", "reserve", "run_in_thread", "serving", "url_of"]
+
+UPSTREAM_IDLE_SECONDS: Final = 300
+"""How long a private server keeps connections that are not in use. Its front leaves them in half of that."""
+
+_IDLE_SECONDS: Final = 30
 
 
 def announce(url: str) -> None:
@@ -31,12 +47,92 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def listen(settings: Settings, *, shared: bool = False) -> socket.socket:
-    """Return a socket that listens on the host's first address; ``::`` is every address, of IPv4 as well.
+def run_in_thread(serve: Callable[[], Coroutine[Any, Any, None]], stop: Callable[[], None]) -> None:
+    """Run a service in an event loop in a thread of its own, to its end.
+
+    The main thread is left to signals, which uvicorn would take otherwise, and raise again at its end.
+
+    Args:
+        serve: The service. What it raises is raised here.
+        stop: Makes it end; called for SIGINT and SIGTERM, if this is the main thread.
+    """
+
+    def work() -> None:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(serve())
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with ThreadPoolExecutor(1, thread_name_prefix="coregw-gateway") as thread:
+            thread.submit(work).result()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@asynccontextmanager
+async def serving(
+    listener: socket.socket, app: ASGIApp, *, connections: int | None = None, patience: int, is_private: bool = False
+) -> AsyncIterator[None]:
+    """Serve an application by uvicorn while the context is active. Not in the main thread, whose signals it would take.
+
+    Args:
+        listener: The socket.
+        app: The ASGI application, without a lifespan.
+        connections: How many connections and requests there may be at once; more get 503.
+        patience: The time that requests in progress have at the end, in seconds.
+        is_private: Whether only a front of this process can connect, which says who its clients are.
+    """
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it logs a warning for each malformed request
+    asgi: Any = app
+    config = uvicorn.Config(
+        asgi,
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        proxy_headers=is_private,
+        forwarded_allow_ips="*",
+        server_header=False,
+        date_header=not is_private,
+        limit_concurrency=connections,
+        timeout_keep_alive=UPSTREAM_IDLE_SECONDS if is_private else _IDLE_SECONDS,
+        timeout_graceful_shutdown=patience,
+    )
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server.serve([listener]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await task
+
+
+def listen_for_clients(settings: Settings, *, shared: bool = False) -> Listener:
+    """Return a socket for a front that listens as `listen` does. Raises as `listen`.
 
     Args:
         settings: The host, the port, and the backlog.
         shared: Whether other processes may listen on the same port with this option (see `reserve`).
+    """
+    try:
+        _, address = _address(settings)
+        host = str(address[0])
+        if len(address) == 4 and address[3]:  # the scope of an address of a link
+            host = f"{host.partition('%')[0]}%{address[3]}"
+        return Listener(host, address[1], settings.backlog, shared)
+    except (OSError, UnicodeError) as error:
+        raise _unavailable(settings, error) from None
+
+
+def listen(settings: Settings) -> socket.socket:
+    """Return a socket that listens on the host's first address; ``::`` is every address, of IPv4 as well.
+
+    Args:
+        settings: The host, the port, and the backlog.
 
     Raises:
         Unavailable: If the address is in use or does not exist; the message says which and why.
@@ -44,11 +140,7 @@ def listen(settings: Settings, *, shared: bool = False) -> socket.socket:
     try:
         family, address = _address(settings)
         return socket.create_server(
-            address,
-            family=family,
-            backlog=settings.backlog,
-            reuse_port=shared,
-            dualstack_ipv6=_is_dual(family, address),
+            address, family=family, backlog=settings.backlog, dualstack_ipv6=_is_dual(family, address)
         )
     except (OSError, UnicodeError) as error:
         raise _unavailable(settings, error) from None
@@ -77,9 +169,9 @@ def reserve(settings: Settings) -> socket.socket:
     return reserved
 
 
-def url_of(bound: socket.socket) -> str:
+def url_of(bound: socket.socket | Listener) -> str:
     """Return the URL of a bound socket."""
-    host, port = bound.getsockname()[:2]
+    host, port = bound.address if isinstance(bound, Listener) else bound.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

@@ -17,7 +17,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from queue import SimpleQueue
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from litestar.enums import ScopeType
 
-from coregw._core import Cid, __version__
+from coregw._core import Cid, LoggedRequest, __version__
 from coregw.errors import InvalidInput
 from coregw.gateway.settings import Settings
 from coregw.text import encode_json
@@ -38,6 +38,7 @@ __all__ = [
     "REQUEST_ID_HEADER",
     "AccessLog",
     "dropped_lines",
+    "log_hot_request",
     "log_to_stderr",
     "loggable_path",
     "request_id",
@@ -49,6 +50,7 @@ CURRENT: Final[ContextVar[HTTPScope | None]] = ContextVar("CURRENT", default=Non
 REQUEST_ID_HEADER: Final = "X-Request-Id"
 
 access_logger = logging.getLogger("coregw.access")
+logger = logging.getLogger("coregw.gateway")
 
 _STDERR: Final = 2
 _MAX_WAITING_BYTES: Final = 1 << 20
@@ -197,6 +199,25 @@ class AccessLog:
             _log_access(scope, path, status, size, time.perf_counter() - began)
 
 
+def log_hot_request(line: LoggedRequest) -> None:
+    """Log what the front says of a request that it has answered."""
+    scope = cast("HTTPScope", {"headers": [], _KEY: line.id})
+    if line.failure is not None:
+        path, reason = loggable_path(line.path), " ".join(line.failure.split())
+        with _current(scope):
+            logger.error("%s '%s' failed: %s", line.method, path, reason)
+        return
+    fields = {
+        "client": line.client or "",
+        "method": line.method,
+        "path": loggable_path(line.path),
+        "status": line.status,
+        "bytes": line.bytes,
+        "seconds": round(line.seconds, 6),
+    }
+    _log_fields(scope, fields)
+
+
 def _log_access(scope: HTTPScope, path: str, status: int, size: int, seconds: float) -> None:
     client = scope.get("client")
     fields = {
@@ -207,10 +228,21 @@ def _log_access(scope: HTTPScope, path: str, status: int, size: int, seconds: fl
         "bytes": size,
         "seconds": round(seconds, 6),
     }
+    _log_fields(scope, fields)
+
+
+def _log_fields(scope: HTTPScope, fields: Mapping[str, object]) -> None:
     line = "%(client)s %(method)s %(path)s %(status)d %(bytes)d %(seconds).6f"
+    with _current(scope):
+        access_logger.info(line, fields, extra={"fields": fields})
+
+
+@contextlib.contextmanager
+def _current(scope: HTTPScope) -> Iterator[None]:
+    """Log lines of a request while the context is active."""
     token = CURRENT.set(scope)
     try:
-        access_logger.info(line, fields, extra={"fields": fields})
+        yield
     finally:
         CURRENT.reset(token)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -32,8 +32,7 @@ from coregw.gateway.control import control_file, listen_for_control
 from coregw.gateway.description import DESCRIPTION, Description
 from coregw.gateway.http.replies import Reply
 from coregw.gateway.http.requests import query_parameters
-from coregw.gateway.http.server import HttpServer
-from coregw.gateway.listener import listen, url_of
+from coregw.gateway.listener import listen, serving, url_of
 from coregw.gateway.maintenance import Management
 from coregw.gateway.metrics import Sample, Sums, expose, number
 from coregw.gateway.openapi import MANAGEMENT, build_document
@@ -106,6 +105,10 @@ _CONNECTIONS: Final = 64
 _BUFFERED_BYTES: Final = 32 * MIB
 
 
+def _serving(settings: Settings, listener: socket.socket, app: ASGIApp) -> AbstractAsyncContextManager[None]:
+    return serving(listener, app, connections=_CONNECTIONS, patience=settings.shutdown_seconds)
+
+
 @asynccontextmanager
 async def serve_management(
     settings: Settings,
@@ -133,7 +136,7 @@ async def serve_management(
             host, port = settings.management_host_and_port
             address = replace(settings, host=host, port=port, backlog=_CONNECTIONS)
             listener = stack.enter_context(listen(address))
-            await stack.enter_async_context(_serving(address, listener, create_management_app(management, token)))
+            await stack.enter_async_context(_serving(settings, listener, create_management_app(management, token)))
             management.addresses.append(url_of(listener))
         if directory is not None:
             try:
@@ -141,11 +144,10 @@ async def serve_management(
             except Unavailable as error:  # serving the data is more important
                 logger.error("no command can reach this gateway: %s", error)
             else:
-                local = replace(settings, hosts="*")  # no web page can connect to the socket
-                app = create_management_app(
+                private = create_management_app(
                     management, AccessToken(str(control_file(directory)), control.token), is_private=True
                 )
-                await stack.enter_async_context(_serving(local, control.socket, app))
+                await stack.enter_async_context(_serving(settings, control.socket, private))
                 management.addresses.append(control.address)
         stack.push_async_callback(management.jobs.close)
         if settings.gc_seconds:
@@ -180,20 +182,3 @@ def create_management_app(
     app = Application(rules, handlers)
     app.state.update(gateway=management.gateway, management=management, openapi=build_document(app, MANAGEMENT))
     return app
-
-
-@asynccontextmanager
-async def _serving(settings: Settings, listener: socket.socket, app: ASGIApp) -> AsyncIterator[None]:
-    """Serve an application on a socket while the context is active."""
-    ready = asyncio.Event()
-    limits = replace(settings, connections=_CONNECTIONS)
-    server = HttpServer(limits, app, ready.set, handles_signals=False)
-    task = asyncio.create_task(server.serve([listener]))
-    starting = asyncio.create_task(ready.wait())
-    try:
-        await asyncio.wait({task, starting}, return_when=asyncio.FIRST_COMPLETED)
-        yield
-    finally:
-        starting.cancel()
-        server.should_exit = True
-        await task

@@ -1,4 +1,4 @@
-"""Running a gateway in this process: a socket, uvicorn, signals, and graceful shutdown.
+"""Running a gateway in this process: a socket, its front, signals, and graceful shutdown.
 
 ``coregw serve`` calls `run`, and `run_worker` in each of its worker processes; `GatewayServer` is for a program that
 has an event loop of its own. TLS is the business of a reverse proxy.
@@ -10,20 +10,22 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import replace
+from typing import Any
 
+from coregw._core import Listener
 from coregw.engine import Engine
 from coregw.errors import Unavailable
 from coregw.gateway.access import WRITE_TOKEN_VARIABLE, AccessToken, WriteAccess, warn_of_open_writes
-from coregw.gateway.app import create_app_over, open_engine
-from coregw.gateway.collectors import engine_source, report_forever, server_source
+from coregw.gateway.app import create_app_over, open_engine, response_headers
+from coregw.gateway.collectors import engine_source, front_source, report_forever
 from coregw.gateway.context import Gateway
+from coregw.gateway.front import serve_front
 from coregw.gateway.heap import limit_collector, limit_heap
-from coregw.gateway.http.server import HttpServer
 from coregw.gateway.limits.descriptors import fit_descriptors
 from coregw.gateway.limits.machine import check_memory
-from coregw.gateway.listener import announce, listen, loop_factory, url_of
+from coregw.gateway.listener import announce, listen_for_clients, run_in_thread, url_of
 from coregw.gateway.logs import log_to_stderr
 from coregw.gateway.management import serve_management
 from coregw.gateway.metrics import Source
@@ -60,10 +62,9 @@ def run(settings: Settings, on_ready: Callable[[str], None] = announce) -> None:
     settings = fit_descriptors(settings)
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
     write_token = AccessToken.from_environment(WRITE_TOKEN_VARIABLE)
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        ready = _after_limiting_collector(on_ready)
-        server = GatewayServer(settings, on_ready=ready, admin_token=admin_token, write_token=write_token)
-        runner.run(server.serve())
+    ready = _after_limiting_collector(on_ready)
+    server = GatewayServer(settings, on_ready=ready, admin_token=admin_token, write_token=write_token)
+    run_in_thread(server.serve, server.stop)
 
 
 def run_worker(settings: Settings, number: int, descriptor: int) -> None:
@@ -81,8 +82,8 @@ def run_worker(settings: Settings, number: int, descriptor: int) -> None:
     log_to_stderr(settings)
     limit_heap()
     settings = fit_descriptors(settings)
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_work(settings, number, socket.socket(fileno=descriptor)))
+    worker = _Worker(settings, number, socket.socket(fileno=descriptor))
+    run_in_thread(worker.serve, worker.stop)
 
 
 def _after_limiting_collector(on_ready: Callable[[str], None]) -> Callable[[str], None]:
@@ -95,42 +96,60 @@ def _after_limiting_collector(on_ready: Callable[[str], None]) -> Callable[[str]
     return ready
 
 
-async def _work(settings: Settings, number: int, owner: socket.socket) -> None:
-    orphaned = asyncio.Event()
-    async with AsyncExitStack() as stack:
-        store: Store
-        if settings.is_shared:
-            owner_link = await stack.enter_async_context(await RemoteStore.connect(owner, None, orphaned.set))
-            store = await open_settings_store(settings)
-        else:
-            store = owner_link = await open_remote(
-                settings.data,
-                owner,
-                name=str(number),
-                cache_bytes=settings.store_cache_bytes,
-                read_threads=settings.store_threads,
-                on_lost=orphaned.set,
+class _Worker:
+    """One of several gateways on one store."""
+
+    def __init__(self, settings: Settings, number: int, owner: socket.socket) -> None:
+        self._settings = settings
+        self._number = number
+        self._owner = owner
+        self._server: GatewayServer | None = None
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Begin to shut down, from any thread."""
+        self._is_stopped = True
+        if self._server is not None:
+            self._server.stop()
+
+    async def serve(self) -> None:
+        """Serve until `stop` is called. Raises as `run_worker`."""
+        settings, orphaned = self._settings, asyncio.Event()
+        async with AsyncExitStack() as stack:
+            store: Store
+            if settings.is_shared:
+                owner_link = await stack.enter_async_context(await RemoteStore.connect(self._owner, None, orphaned.set))
+                store = await open_settings_store(settings)
+            else:
+                store = owner_link = await open_remote(
+                    settings.data,
+                    self._owner,
+                    name=str(self._number),
+                    cache_bytes=settings.store_cache_bytes,
+                    read_threads=settings.store_threads,
+                    on_lost=orphaned.set,
+                )
+            self._server = GatewayServer(
+                settings,
+                store,
+                _after_limiting_collector(announce),
+                admin_token=AccessToken.from_environment(TOKEN_VARIABLE),
+                owner=owner_link,
+                write_token=AccessToken.from_environment(WRITE_TOKEN_VARIABLE),
             )
-        server = GatewayServer(
-            settings,
-            store,
-            _after_limiting_collector(announce),
-            admin_token=AccessToken.from_environment(TOKEN_VARIABLE),
-            owner=owner_link,
-            write_token=AccessToken.from_environment(WRITE_TOKEN_VARIABLE),
-        )
-        await _serve_until_orphaned(server, orphaned, number)
+            if self._is_stopped:
+                self._server.stop()
+            await self._serve_until_orphaned(self._server, orphaned)
 
-
-async def _serve_until_orphaned(server: GatewayServer, orphaned: asyncio.Event, number: int) -> None:
-    serving = asyncio.create_task(server.serve())
-    losing_owner = asyncio.create_task(orphaned.wait())
-    await asyncio.wait({serving, losing_owner}, return_when=asyncio.FIRST_COMPLETED)
-    server.stop()
-    await serving
-    if losing_owner.done():
-        raise Unavailable(f"worker {number}: the process that owns the store has ended")
-    losing_owner.cancel()
+    async def _serve_until_orphaned(self, server: GatewayServer, orphaned: asyncio.Event) -> None:
+        serving = asyncio.create_task(server.serve())
+        losing_owner = asyncio.create_task(orphaned.wait())
+        await asyncio.wait({serving, losing_owner}, return_when=asyncio.FIRST_COMPLETED)
+        server.stop()
+        await serving
+        if losing_owner.done():
+            raise Unavailable(f"worker {self._number}: the process that owns the store has ended")
+        losing_owner.cancel()
 
 
 class GatewayServer:
@@ -163,24 +182,38 @@ class GatewayServer:
         self._owner = owner
         self._store = store
         self._on_ready = on_ready
-        self._server: HttpServer | None = None
-        self._is_stopped = False
+        self._is_started = self._is_stopped = False
+        self._stopping: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         self._urls: list[str] = []  # where clients are served, for the management
 
     async def serve(self) -> None:
-        """Serve until `stop` is called, or a signal arrives if this is the main thread. Raises as `run`."""
+        """Serve until `stop` is called. Raises as `run`.
+
+        Not in the main thread: signals would end the server of the application alone, which takes them.
+        """
         settings = self._settings
-        with listen(settings, shared=self._owner is not None) as listener:
+        stopping = asyncio.Event()
+        self._stopping = asyncio.get_running_loop(), stopping
+        if self._is_stopped:
+            stopping.set()
+        with closing(listen_for_clients(settings, shared=self._owner is not None)) as listener:
             engine = await open_engine(settings, self._store)
             try:
                 async with self._observed(engine) as sources, tracing(settings) as traced:
                     token = self._admin_token if settings.management_host_and_port is None else None
                     gateway = replace(Gateway.over(engine, settings), write_access=self._write_access)
                     app = traced(create_app_over(gateway, token))
-                    self._server = HttpServer(settings, app, self._ready(listener))
-                    self._server.should_exit = self._is_stopped
-                    sources.append(server_source(self._server, gateway))
-                    await self._server.serve([listener])
+                    fields = [
+                        (name.decode(), value.decode()) for name, value in response_headers(settings.allow_origin)("/")
+                    ]
+                    async with serve_front(settings, engine, app, fields, listener) as running:
+                        sources.append(front_source(running.front, running.reads, gateway))
+                        self._announce(listener)
+                        until_stopped = asyncio.ensure_future(stopping.wait())
+                        either: list[asyncio.Future[Any]] = [until_stopped, running.ended]
+                        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                        until_stopped.cancel()
+                        self._is_stopped = True
             finally:
                 await engine.close()
         logger.info("stopped")
@@ -205,23 +238,22 @@ class GatewayServer:
                 yield management.sources
 
     def _phase(self) -> str | None:
-        if self._server is None or not self._server.started:
-            return "the gateway is starting"
-        return "the gateway is shutting down" if self._server.should_exit else None
+        if self._is_stopped:
+            return "the gateway is shutting down"
+        return None if self._is_started else "the gateway is starting"
 
     def stop(self) -> None:
         """Begin to shut down, from any thread: no new connections; `serve` returns when requests are finished."""
         self._is_stopped = True
-        if self._server is not None:
-            self._server.should_exit = True
+        if self._stopping is not None:
+            loop, stopping = self._stopping
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(stopping.set)
 
-    def _ready(self, listener: socket.socket) -> Callable[[], None]:
+    def _announce(self, listener: Listener) -> None:
         url = url_of(listener)
-
-        def ready() -> None:
-            logger.info("listening on %s, data in %s", url, location_of(self._settings))
-            self._urls.append(url)
-            if self._on_ready is not None:
-                self._on_ready(url)
-
-        return ready
+        self._is_started = True
+        logger.info("listening on %s, data in %s", url, location_of(self._settings))
+        self._urls.append(url)
+        if self._on_ready is not None:
+            self._on_ready(url)

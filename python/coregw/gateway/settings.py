@@ -151,7 +151,6 @@ class Settings:
     address_share: int = _setting(50, "Percentage of each limit that one address may use.", least=1, most=100)
     backlog: int = _setting(4096, "Connections waiting to be accepted.", least=1)
     header_bytes: int = _setting(32 * KIB, "Largest request head (request line and headers), and trailers.", least=KIB)
-    pipelined_requests: int = _setting(16, "Requests that may wait on one connection.", least=1)
     header_seconds: float = _setting(10.0, "Time for a request head to arrive.", least=0.001)
     min_rate_bytes: int = _setting(KIB, "Bytes per second that a client has to send of a body, or read of a response.")
     rate_grace_seconds: float = _setting(10.0, "Time before the minimum rate applies.", least=0.001)

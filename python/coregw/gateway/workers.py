@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,7 +25,7 @@ from coregw.gateway.collectors import WorkerReports
 from coregw.gateway.heap import limit_collector, limit_heap
 from coregw.gateway.limits.descriptors import fit_descriptors
 from coregw.gateway.limits.machine import check_memory
-from coregw.gateway.listener import announce, loop_factory, reserve, url_of
+from coregw.gateway.listener import announce, reserve, run_in_thread, url_of
 from coregw.gateway.logs import log_to_stderr
 from coregw.gateway.management import serve_management
 from coregw.gateway.routes.publications import TOKEN_VARIABLE
@@ -77,8 +76,8 @@ def run(settings: Settings, command: Sequence[str], on_ready: Callable[[str], No
     check_memory(settings)
     fit_descriptors(replace(settings, connections=1))  # each worker fits its own connections
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_run(settings, command, on_ready, admin_token))
+    owner = _Owner()
+    run_in_thread(lambda: owner.run(settings, command, on_ready, admin_token), owner.stop)
 
 
 def worker_settings(settings: Settings) -> Settings:
@@ -112,31 +111,52 @@ def worker_settings(settings: Settings) -> Settings:
     )
 
 
-async def _run(
-    settings: Settings, command: Sequence[str], on_ready: Callable[[str], None], admin_token: AccessToken | None
-) -> None:
-    with reserve(settings) as address:
-        own = worker_settings(replace(settings, port=address.getsockname()[1]))
-        store = await open_settings_store(
-            replace(settings, store_cache_bytes=own.store_cache_bytes), settings.workers + 1
-        )
-        engine = await open_engine(replace(own, cache_bytes=_ENGINE_CACHE_BYTES, worker_threads=1), store)
-        try:
-            workers = _Workers(own, command, store, settings.workers)
-            async with serve_management(settings, engine, settings.data, admin_token, workers.phase) as management:
-                workers.reports = management.workers
-                for number in (signal.SIGINT, signal.SIGTERM):
-                    asyncio.get_running_loop().add_signal_handler(number, workers.stop)
-                limit_collector()
+class _Owner:
+    """The process that opens the store, and starts the workers."""
 
-                def ready() -> None:
-                    management.urls.append(url_of(address))
-                    on_ready(management.urls[0])
+    def __init__(self) -> None:
+        self._is_stopped = False
+        self._running: tuple[asyncio.AbstractEventLoop, _Workers] | None = None
 
-                await workers.run(ready)
-        finally:
-            await engine.close()
-    logger.info("stopped")
+    def stop(self) -> None:
+        """Shut the workers down, from any thread."""
+        self._is_stopped = True
+        if self._running is not None:
+            loop, workers = self._running
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(workers.stop)
+
+    async def run(
+        self,
+        settings: Settings,
+        command: Sequence[str],
+        on_ready: Callable[[str], None],
+        admin_token: AccessToken | None,
+    ) -> None:
+        """Run the workers until `stop` is called. Raises as the function `run`."""
+        with reserve(settings) as address:
+            own = worker_settings(replace(settings, port=address.getsockname()[1]))
+            store = await open_settings_store(
+                replace(settings, store_cache_bytes=own.store_cache_bytes), settings.workers + 1
+            )
+            engine = await open_engine(replace(own, cache_bytes=_ENGINE_CACHE_BYTES, worker_threads=1), store)
+            try:
+                workers = _Workers(own, command, store, settings.workers)
+                async with serve_management(settings, engine, settings.data, admin_token, workers.phase) as management:
+                    workers.reports = management.workers
+                    limit_collector()
+
+                    def ready() -> None:
+                        management.urls.append(url_of(address))
+                        on_ready(management.urls[0])
+
+                    self._running = asyncio.get_running_loop(), workers
+                    if self._is_stopped:
+                        workers.stop()
+                    await workers.run(ready)
+            finally:
+                await engine.close()
+        logger.info("stopped")
 
 
 class _Workers:

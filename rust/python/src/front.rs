@@ -467,7 +467,7 @@ impl Front {
         tuples::FRONT_FIGURES.instance(py, fields)
     }
 
-    /// What was counted of the answers of this server: `FrontCounts`. Requests to the application are counted there.
+    /// What was counted of the answers of this server, without those of the application: `FrontCounts`.
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let routes = self.counts.snapshot().into_iter().map(|each| {
             let statuses: BTreeMap<u16, u64> = each.statuses.into_iter().collect();

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import pytest
 
 from coregw.errors import InvalidInput
-from coregw.gateway.limits.peers import LOOPBACK, Peer, Proxies, peer_of
+from coregw.gateway.limits.peers import LOOPBACK, Peer, Peers, Proxies, peer_of
 from coregw.gateway.settings import Settings
 from tables import rows
 
@@ -45,16 +49,70 @@ def test_a_malformed_proxy_is_refused(text: str) -> None:
         Settings.load({"COREGW_PROXIES": text})
 
 
-def test_a_connection_that_ended_is_not_reset() -> None:
-    calls = list[str]()
-    peer = Peer(None, lambda: calls.append("reset"))
-    peer.reset()
-    peer.forget()
-    peer.reset()
-    assert calls == ["reset"]
+class App:
+    """An application that does with a request what a test says."""
+
+    def __init__(self, answer: Callable[[Peer, Any], Awaitable[None]]) -> None:
+        self._answer = answer
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - Litestar's types
+        await self._answer(peer_of(scope), receive)
 
 
-def test_a_request_knows_its_client() -> None:
-    peer = Peer("a")
-    assert peer_of({"state": peer.as_state()}) is peer  # type: ignore[typeddict-item]
+async def ask(answer: Callable[[Peer, Any], Awaitable[None]], *messages: dict[str, object]) -> None:
+    """Let an application answer a request of 203.0.113.9, of which these messages arrive, and then nothing."""
+    left = iter(messages)
+
+    async def receive() -> Any:  # noqa: ANN401 - Litestar's types
+        if (message := next(left, None)) is None:
+            await asyncio.Event().wait()
+        return message
+
+    scope: Any = {"type": "http", "client": ("203.0.113.9", 0), "headers": []}
+    send: Any = None
+    await Peers(App(answer), Proxies("none"))(scope, receive, send)
+
+
+@pytest.mark.anyio
+async def test_a_request_knows_its_client() -> None:
+    seen = []
+
+    async def answer(peer: Peer, _: object) -> None:
+        seen.append(peer.address)
+
+    await ask(answer)
+    assert seen == ["203.0.113.9"]
     assert peer_of({}).address is None  # type: ignore[typeddict-item]
+
+
+@pytest.mark.anyio
+async def test_a_request_is_ended_without_an_error() -> None:
+    async def answer(peer: Peer, _: object) -> None:
+        peer.reset()
+        peer.reset()
+        await asyncio.Event().wait()
+
+    await ask(answer)
+
+
+@pytest.mark.anyio
+async def test_who_cancels_a_request_learns_of_it() -> None:
+    async def answer(_: Peer, __: object) -> None:
+        await asyncio.Event().wait()
+
+    request = asyncio.create_task(ask(answer))
+    await asyncio.sleep(0)
+    request.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await request
+
+
+@pytest.mark.anyio
+async def test_a_client_that_leaves_is_noticed_while_it_is_watched() -> None:
+    async def answer(peer: Peer, receive: Any) -> None:  # noqa: ANN401 - Litestar's types
+        await receive()
+        with peer.watched(receive):
+            while not peer.has_left():
+                await asyncio.sleep(0)
+
+    await ask(answer, {"type": "http.request", "body": b""}, {"type": "http.disconnect"})

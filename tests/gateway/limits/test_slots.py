@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from coregw.errors import Unavailable
 from coregw.gateway.limits.arrival import Arrival
-from coregw.gateway.limits.pace import Rate
 from coregw.gateway.limits.peers import Peer
 from coregw.gateway.limits.slots import Slots
 
@@ -26,17 +28,24 @@ def test_no_more_transfers_than_places() -> None:
     exports.take(Peer())
 
 
+class Download(Peer):
+    """A client that notes whether its request is ended."""
+
+    def reset(self) -> None:
+        self.is_reset = True
+
+
 def test_the_longest_stalled_transfer_is_ended_for_another() -> None:
-    now, ended = [0.0], list[str]()
+    now, slow_peer, slower_peer = [0.0], Download(), Download()
     exports = slots(now)
-    slow, slower = (exports.take(Peer(None, lambda name=name: ended.append(name))) for name in ("slow", "slower"))
+    slow, slower = exports.take(slow_peer), exports.take(slower_peer)
     slow.waits_since, slower.waits_since = 3.0, 2.0
     now[0] = 2.5
     with pytest.raises(Unavailable):
         exports.take(Peer())
     now[0] = 3.5
     exports.take(Peer())
-    assert ended == ["slower"]
+    assert (slow_peer.is_reset, slower_peer.is_reset) == (False, True)
     with pytest.raises(Unavailable):
         exports.take(Peer())
 
@@ -50,18 +59,45 @@ def test_a_transfer_that_the_gateway_works_on_is_not_stalled() -> None:
         exports.take(Peer())
 
 
-def test_an_upload_that_trickles_gives_way() -> None:
-    now, ended, is_waiting = [0.0], list[str](), [False]
+@pytest.mark.anyio
+async def test_an_upload_that_trickles_gives_way() -> None:
+    now, sent = [0.0], asyncio.Queue[int]()
+
+    async def receive() -> Any:  # noqa: ANN401 - Litestar's types
+        return {"type": "http.request", "body": bytes(await sent.get()), "more_body": True}
+
     imports = slots(now, limit=1)
-    upload = Arrival(Rate(1000, 10, 20), 600, 5000, lambda: now[0], lambda: is_waiting[0], lambda: None)
-    imports.take(Peer(None, lambda: ended.append("upload")), upload)
-    now[0] = 2.0
-    is_waiting[0] = True  # the gateway is not reading
+    upload = Arrival(receive, lambda: now[0])
+    imports.take(Peer(), upload)
+    now[0] = 2.0  # the gateway is not reading
     with pytest.raises(Unavailable):
         imports.take(Peer())
-    is_waiting[0] = False
+    for size, seconds, is_stalled in ((5000, 2.0, False), (100, 0.5, False), (100, 0.5, True)):
+        reading = asyncio.create_task(upload.receive())
+        await asyncio.sleep(0)
+        now[0] += seconds
+        assert upload.is_stalled() is (is_stalled or seconds == 2.0)
+        sent.put_nowait(size)
+        await reading
+        assert not upload.is_stalled()
+    reading = asyncio.create_task(upload.receive())
+    await asyncio.sleep(0)
     imports.take(Peer())
-    assert ended == ["upload"]
+    with pytest.raises(Unavailable, match="this was stalled"):
+        await reading
+    with pytest.raises(Unavailable, match="this was stalled"):
+        await upload.receive()
+
+
+@pytest.mark.anyio
+async def test_a_complete_upload_is_not_refused() -> None:
+    async def receive() -> Any:  # noqa: ANN401 - Litestar's types
+        return {"type": "http.request", "body": b"all", "more_body": False}
+
+    upload = Arrival(receive)
+    await upload.receive()
+    upload.refuse(Unavailable("too late"))
+    assert await upload.receive()
 
 
 def test_an_address_has_its_share_of_places() -> None:

@@ -18,7 +18,7 @@ import pytest
 
 import serving
 from coregw.errors import Unavailable
-from coregw.gateway.listener import listen, reserve
+from coregw.gateway.listener import listen, listen_for_clients, reserve, url_of
 from coregw.gateway.server import GatewayServer
 from coregw.gateway.settings import Settings
 from coregw.store.memory import MemoryStore
@@ -133,10 +133,11 @@ def test_the_unspecified_ipv6_address_is_every_address(is_shared: bool) -> None:
         port = 0
         if is_shared:
             port = stack.enter_context(reserve(Settings(host="::", port=0))).getsockname()[1]
-        listening = stack.enter_context(listen(Settings(host="::", port=port), shared=is_shared))
+        settings = Settings(host="::", port=port)
+        listening = listen_for_clients(settings, shared=True) if is_shared else listen(settings)
+        stack.callback(listening.close)
         for host in ("127.0.0.1", "::1"):
-            with socket.create_connection((host, listening.getsockname()[1]), timeout=10):
-                pass
+            socket.create_connection((host, int(url_of(listening).rpartition(":")[2])), timeout=10).close()
         alone = stack.enter_context(listen(Settings(host="::1", port=0)))
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", alone.getsockname()[1]), timeout=10)

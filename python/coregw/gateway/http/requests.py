@@ -1,7 +1,7 @@
 """HTTP requests: headers, media types, query parameters, and bodies that are bounded in size and in memory.
 
 Litestar's body parsing is not used: it turns malformed text into a 500, and applies one limit to all routes. Deadlines
-are enforced by the connection, which reports a missed one through an `Arrival`.
+are the front's, which drops the connection of a client that misses one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
@@ -207,7 +207,7 @@ class Bodies:
             InvalidInput: If the body misses a deadline.
             ClientDisconnected: If the client disconnects.
         """
-        return _Whole(self._memory, scope, _Incoming(scope, receive, limit))
+        return _Whole(self._memory, scope, receive, limit)
 
 
 def _account(memory: BodyMemory, scope: HTTPScope) -> Account:
@@ -217,12 +217,11 @@ def _account(memory: BodyMemory, scope: HTTPScope) -> Account:
 class _Incoming:
     """A request body that is being received."""
 
-    __slots__ = ("_length", "_limit", "_receive", "_scope", "has_more")
+    __slots__ = ("_length", "_limit", "_receive", "has_more")
 
     def __init__(self, scope: HTTPScope, receive: Receive, limit: int) -> None:
         if (declared_length(scope) or 0) > limit:
             raise _too_large(limit)
-        self._scope = scope
         self._receive = receive
         self._limit = limit
         self._length = 0
@@ -234,8 +233,6 @@ class _Incoming:
         if message["type"] != "http.request":
             raise ClientDisconnected("the client disconnected before its request body was complete")
         self.has_more = message.get("more_body", False)
-        if self.has_more and (arrival := arrival_of(self._scope)) is not None and arrival.failure is not None:
-            raise arrival.failure
         chunk = message.get("body", b"")
         self._length += len(chunk)
         if self._length > self._limit:
@@ -244,16 +241,6 @@ class _Incoming:
             BODIES.add(self._length)
         return chunk
 
-    async def take_turn(self, size: int) -> None:
-        """Wait until the event loop has time for a chunk of this many bytes, which are counted already.
-
-        Raises:
-            ClientDisconnected: If the client disconnects meanwhile.
-        """
-        peer = peer_of(self._scope)
-        if await peer.share.wait(size) and peer.has_left():
-            raise ClientDisconnected("the client disconnected before its request body was read")
-
 
 async def _counted(body: _Incoming, account: Account, buffered: int, factor: int) -> AsyncIterator[bytes]:
     while body.has_more:
@@ -261,24 +248,31 @@ async def _counted(body: _Incoming, account: Account, buffered: int, factor: int
             further = min(len(chunk) * factor, buffered - account.held)
             if further > 0:
                 account.add(further)
-            await body.take_turn(len(chunk))
             yield chunk
 
 
 class _Whole(AbstractAsyncContextManager[bytes]):
     """See `Bodies.whole`."""
 
-    __slots__ = ("_account", "_incoming", "_memory", "_scope", "_small")
+    __slots__ = ("_account", "_incoming", "_memory", "_receive", "_scope", "_small", "_watching")
 
-    def __init__(self, memory: BodyMemory, scope: HTTPScope, incoming: _Incoming) -> None:
+    def __init__(self, memory: BodyMemory, scope: HTTPScope, receive: Receive, limit: int) -> None:
         self._memory = memory
         self._scope = scope
-        self._incoming = incoming
+        self._receive = receive
+        self._incoming = _Incoming(scope, receive, limit)
+        self._watching = ExitStack()
         self._small = 0  # the size of a body that needs no account, since it is complete
         self._account: Account | None = None
 
     async def __aenter__(self) -> bytes:
-        CALLER.set(peer_of(self._scope))  # each request is a task of its own, with its own context
+        peer = peer_of(self._scope)
+        CALLER.set(peer)  # each request is a task of its own, with its own context
+        body = await self._received()
+        self._watching.enter_context(peer.watched(self._receive))
+        return body
+
+    async def _received(self) -> bytes:
         first = await self._incoming.next_chunk()
         if not self._incoming.has_more and len(first) <= SMALL_BYTES:
             self._memory.count(len(first))
@@ -287,7 +281,6 @@ class _Whole(AbstractAsyncContextManager[bytes]):
         self._account = _account(self._memory, self._scope)
         try:
             self._account.add(len(first))
-            await self._incoming.take_turn(len(first))
             return await self._joined(first, self._account) if self._incoming.has_more else first
         except BaseException:
             self._account.close()
@@ -299,11 +292,11 @@ class _Whole(AbstractAsyncContextManager[bytes]):
         while self._incoming.has_more:
             chunk = await self._incoming.next_chunk()
             account.add(len(chunk))
-            await self._incoming.take_turn(len(chunk))
             buffer.write(chunk)
         return buffer.getvalue()  # shares the buffer's memory instead of copying a large body
 
     async def __aexit__(self, *_: object) -> None:
+        self._watching.close()
         if self._account is None:
             self._memory.count(-self._small)
         else:

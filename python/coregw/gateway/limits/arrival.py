@@ -1,15 +1,14 @@
-"""A request body that is still arriving: its deadlines, and why its reader has to give up."""
+"""A request body that is still arriving: whether it is stalled, and why its reader has to give up."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
-
-from coregw.errors import InvalidInput
-from coregw.gateway.limits.pace import Pace, Rate
+from typing import TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
-    from litestar.types import HTTPScope
+    from litestar.types import HTTPReceiveMessage, HTTPScope, Receive
 
 __all__ = ["Arrival", "arrival_of"]
 
@@ -17,70 +16,68 @@ _STATE: Final = "coregw.arrival"
 _STALLED_SECONDS: Final = 1.0
 """A body that has been too slow for this long is stalled, and refused first if memory is short."""
 
+_RATE: Final = 1024
+"""Bytes a second with which a body is not stalled."""
+
 
 class Arrival:
-    """The body of one request, from its head until its last byte.
+    """The body of one request, from its head until its last byte: an ASGI receive channel.
 
-    The connection knows when bytes arrive, the application reads the body; both have this. Bodies that arrive with
-    their heads, as most do, have none.
+    Time counts while the gateway waits for the client. Bytes that arrive make up for the time that they may take.
 
     Attributes:
         failure: What the reader of the body raises; None if nothing is wrong.
     """
 
-    __slots__ = ("_clock", "_end", "_has_to_wait", "_left", "_pace", "_whole_deadline", "failure")
+    __slots__ = ("_began", "_bytes", "_clock", "_is_complete", "_receive", "_task", "_waited", "failure")
 
-    def __init__(
-        self,
-        rate: Rate,
-        seconds: float,
-        left: int,
-        clock: Callable[[], float],
-        has_to_wait: Callable[[], bool],
-        end: Callable[[], None],
-    ) -> None:
-        """Begin to wait for a body.
-
-        Args:
-            rate: The pace at which it has to arrive.
-            seconds: Time for all of it.
-            left: A counter of its bytes, which decreases; see `move`.
-            clock: Returns the event loop's time.
-            has_to_wait: Returns whether the client has to wait for the gateway, which does not read at the moment.
-            end: Wakes the reader of the body, so that it finds `failure`.
-        """
-        now = clock()
+    def __init__(self, receive: Receive, clock: Callable[[], float] = time.monotonic) -> None:
+        """Args: the channel of the server, and a clock in seconds."""
+        self._receive = receive
         self._clock = clock
-        self._has_to_wait: Callable[[], bool] | None = has_to_wait
-        self._end: Callable[[], None] | None = end
-        self._left = left
-        self._pace = Pace(rate, now)
-        self._whole_deadline = now + seconds
+        self._began: float | None = None
+        self._waited = 0.0
+        self._bytes = 0
+        self._is_complete = False
+        self._task: asyncio.Task[Any] | None = None
         self.failure: Exception | None = None
 
     def bind(self, state: dict[str, Any]) -> None:
         """Make `arrival_of` return this for the request whose scope has this ``state``."""
         state[_STATE] = self
 
-    def forget(self) -> None:
-        """Note that the body is complete, or the connection closed: this no longer refers to the connection."""
-        self._has_to_wait = self._end = None
+    async def receive(self) -> HTTPReceiveMessage:
+        """Wait for the next part of the body, or for the client to leave. Raises `failure`, also while it waits."""
+        if self.failure is not None:
+            raise self.failure
+        if self._is_complete:
+            return cast("HTTPReceiveMessage", await self._receive())
+        self._task = task = asyncio.current_task()
+        self._began = self._clock()
+        try:
+            message = cast("HTTPReceiveMessage", await self._receive())
+        except asyncio.CancelledError:
+            self._raise_failure(task)
+            raise
+        finally:
+            self._waited += self._clock() - self._began
+            self._began = self._task = None
+        if message["type"] == "http.request":
+            self._is_complete = not message.get("more_body", False)
+            self._bytes += len(message.get("body", b""))
+        if self._bytes >= _RATE * self._waited:
+            self._bytes, self._waited = 0, 0.0
+        return message
 
-    def move(self, left: int) -> None:
-        """Note that bytes have arrived; `left` is the counter's new value. O(1)."""
-        self._pace.move(self._left - left, self._clock())
-        self._left = left
-
-    def seconds_left(self) -> float:
-        """Return the time until the next deadline; at most 0 if the body is overdue."""
-        now = self._clock()
-        if self._has_to_wait is not None and self._has_to_wait():
-            self._pace.restart(now)
-        return min(self._pace.deadline, self._whole_deadline) - now
+    def _raise_failure(self, task: asyncio.Task[Any] | None) -> None:
+        """Raise `failure` if that is why the task was cancelled."""
+        if self.failure is not None and task is not None:
+            task.uncancel()
+            raise self.failure from None
 
     def idle_since(self) -> float | None:
-        """Return since when it has been too slow, by the event loop's clock; None if the client has to wait."""
-        return None if self._has_to_wait is None or self._has_to_wait() else self._pace.since
+        """Return since when it has been too slow, by the clock; None if the client has to wait."""
+        return None if self._began is None else self._began - self._waited
 
     def is_stalled(self) -> bool:
         """Whether the client has been too slow for some time, although the gateway waits for it."""
@@ -88,18 +85,15 @@ class Arrival:
         return since is not None and self._clock() - since >= _STALLED_SECONDS
 
     def refuse(self, error: Exception) -> None:
-        """End it: the reader of the body raises `error`, and the connection is closed after the response."""
-        if self._end is not None:
+        """End it, unless it is complete: the reader of the body raises `error`."""
+        if self.failure is None and not self._is_complete:
             self.failure = error
-            self._end()
-
-    def give_up(self) -> None:
-        """End it because it is overdue."""
-        self.refuse(InvalidInput("the request body did not arrive in time"))
+            if self._task is not None:
+                self._task.cancel()
 
 
 def arrival_of(scope: HTTPScope) -> Arrival | None:
-    """Return what is known of a request's body; None if it arrived with its head."""
+    """Return what is known of a request's body; None if it has none, or the server does not say."""
     state: dict[str, Any] | None = scope.get("state")
     found = None if state is None else state.get(_STATE)
     return found if isinstance(found, Arrival) else None

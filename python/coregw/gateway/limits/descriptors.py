@@ -21,6 +21,9 @@ MIN_DESCRIPTORS: Final = 160
 _SPOOLED: Final = 4
 """One connection in this many may upload a CAR."""
 
+_EACH: Final = 3
+"""Descriptors of a connection whose request the application answers: its own, and both ends of another one."""
+
 _SPARE: Final = 80
 """Descriptors for logs, the event loop, the management addresses, and whatever RocksDB opens besides SSTs."""
 
@@ -44,7 +47,7 @@ def fit_descriptors(settings: Settings) -> Settings:
         return settings
     # What waits in the backlog is accepted at once, before connections are closed to make room for it.
     backlog = min(settings.backlog, max(1, available // 4))
-    connections = min(settings.connections, max(1, (available - backlog) * _SPOOLED // (_SPOOLED + 1)))
+    connections = min(settings.connections, max(1, (available - backlog) * _SPOOLED // (_EACH * _SPOOLED + 1)))
     _log.warning(
         "the process may open %d files (ulimit -Hn), which suffice for %d connections and a backlog of %d, not for the "
         "%d of COREGW_CONNECTIONS and the %d of COREGW_BACKLOG",
@@ -59,7 +62,7 @@ def fit_descriptors(settings: Settings) -> Settings:
 
 def _needed(connections: int) -> int:
     """Return the descriptors that this many connections need, and the spools of their CAR uploads."""
-    return connections + max_spools(connections)
+    return _EACH * connections + max_spools(connections)
 
 
 def max_spools(connections: int) -> int:

@@ -1,18 +1,22 @@
-"""Clients as limits see them: the address that a limit counts, and the way to a client's connection."""
+"""Clients as limits see them: the address that a limit counts, whether they have left, and how a request is ended."""
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from litestar.enums import ScopeType
+
 from coregw.errors import InvalidInput
-from coregw.gateway.limits.iteration import IterationBudget
+from coregw.gateway.limits.arrival import Arrival
 
 if TYPE_CHECKING:
-    from litestar.types import HTTPScope
+    from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
-__all__ = ["LOOPBACK", "Peer", "Proxies", "peer_of"]
+__all__ = ["LOOPBACK", "Peer", "Peers", "Proxies", "peer_of"]
 
 LOOPBACK: Final = "127.0.0.0/8,::1"
 """The default of `Proxies`: a proxy on this machine, whose clients all come from one address."""
@@ -67,52 +71,79 @@ def _network(text: str) -> _Network:
 
 
 class Peer:
-    """The client of one connection.
+    """The client of one request.
 
-    It refers to the connection, and requests refer to it; `forget` ends that, so that no reference cycle remains. It is
-    the caller (`coregw.engine.scheduling`) of what the engine does for these requests.
+    It is the caller (`coregw.engine.scheduling`) of what the engine does for the request.
 
     Attributes:
         address: What limits per address count the client under; None if they do not apply.
-        share: The event loop's time for the bodies of this and other clients.
+        is_reset: Whether the request was ended.
     """
 
-    __slots__ = ("_has_left", "_reset", "address", "share")
+    __slots__ = ("_has_left", "_task", "address", "is_reset")
 
-    def __init__(
-        self,
-        address: str | None = None,
-        reset: Callable[[], None] | None = None,
-        has_left: Callable[[], bool] | None = None,
-        share: IterationBudget | None = None,
-    ) -> None:
-        """Args: as the attributes, and functions that end the connection at once, and tell whether the client has."""
+    def __init__(self, address: str | None = None, task: asyncio.Task[Any] | None = None) -> None:
+        """Args: as the attribute, and the task that serves the request."""
         self.address = address
-        self.share = share or IterationBudget()
-        self._reset = reset
-        self._has_left: Callable[[], bool] | bool = has_left or False
+        self.is_reset = False
+        self._task = task
+        self._has_left = False
 
     def reset(self) -> None:
-        """End the connection at once. Nothing happens if it has ended."""
-        if self._reset is not None:
-            self._reset()
-
-    def forget(self) -> None:
-        """Note that the connection has ended."""
-        self._reset = None
-        self._has_left = True
+        """End the request at once: its connection is closed before the answer is complete."""
+        if self._task is not None and not self.is_reset:
+            self.is_reset = True
+            self._task.cancel()
 
     def has_left(self) -> bool:
-        """Whether the client has disconnected."""
-        return self._has_left() if callable(self._has_left) else self._has_left
+        """Whether the client has disconnected, as far as `watch` was told."""
+        return self._has_left
 
-    def as_state(self) -> dict[str, Any]:
-        """Return the ``state`` of an ASGI scope from which `peer_of` returns this client."""
-        return {_STATE: self}
+    @contextmanager
+    def watched(self, receive: Receive) -> Iterator[None]:
+        """Notice that the client disconnects, while the context is active. The body of the request was received."""
+        watching = asyncio.ensure_future(self._watch(receive))
+        try:
+            yield
+        finally:
+            watching.cancel()
+
+    async def _watch(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._has_left = True
+
+
+class Peers:
+    """An ASGI application that tells the one behind it about the clients of requests: `peer_of` and `arrival_of`."""
+
+    def __init__(self, app: ASGIApp, proxies: Proxies) -> None:
+        """Args: the application behind it, and the addresses to which no limit per address applies."""
+        self._app = app
+        self._proxies = proxies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI entry point."""
+        task = asyncio.current_task()
+        if scope["type"] != ScopeType.HTTP or task is None:
+            await self._app(scope, receive, send)
+            return
+        client = scope.get("client")
+        peer = Peer(self._proxies.key_of(client[0] if client else None), task)
+        arrival = Arrival(receive)
+        state: dict[str, Any] = {**(scope.get("state") or {}), _STATE: peer}
+        arrival.bind(state)
+        scope["state"] = state
+        try:
+            await self._app(scope, arrival.receive, send)
+        except asyncio.CancelledError:
+            if not peer.is_reset:
+                raise
+            task.uncancel()  # the server closes the connection, since the answer is not complete
 
 
 def peer_of(scope: HTTPScope) -> Peer:
-    """Return the client of a request; one without limits per address if the server did not say."""
+    """Return the client of a request; one without limits per address if nobody has said."""
     state: dict[str, Any] | None = scope.get("state")
     found = None if state is None else state.get(_STATE)
     return found if isinstance(found, Peer) else Peer()

@@ -37,6 +37,13 @@ class Slot:
         since = self.waits_since if self._upload is None else self._upload.idle_since()
         return math.inf if since is None else since
 
+    def end(self, error: Unavailable) -> None:
+        """End it: the reader of an upload raises `error`, a download is cut."""
+        if self._upload is None:
+            self.peer.reset()
+        else:
+            self._upload.refuse(error)
+
 
 class Slots:
     """The slots of one kind of transfer."""
@@ -71,7 +78,7 @@ class Slots:
         if self._clock() - longest.idle_since() < _STALLED_SECONDS:
             raise Unavailable(f"too many {self._transfers} are in progress; try again")
         self._taken.discard(longest)
-        longest.peer.reset()
+        longest.end(Unavailable(f"this was stalled, and other {self._transfers} need its place; try again"))
 
     def take(self, peer: Peer, upload: Arrival | None = None) -> Slot:
         """Take a slot until `leave`.

@@ -1,0 +1,311 @@
+"""The front of a gateway: connections and hot reads in Rust, and uvicorn behind it for everything else.
+
+```
+sockets -> Front (threads of its own, no GIL) -> hot read  -> StoreReads -> threads here -> the store
+                                              -> other requests -> a private Unix socket -> uvicorn -> the application
+```
+
+What clients are held to is the front's (``rust/front``). It says who a client is in a header, which the application
+believes because nobody else can connect to the socket: its folder is this process's alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from coregw._core import Front, FrontLimits, Listener, ReadBatch, StoreReads
+from coregw.engine import Engine
+from coregw.engine.pages import INCOMPLETE
+from coregw.errors import ERROR_CODES, CoregwError, PayloadNotFound, StoreDamaged, Unavailable
+from coregw.gateway.limits.peers import Peers, Proxies
+from coregw.gateway.listener import UPSTREAM_IDLE_SECONDS, serving
+from coregw.gateway.logs import log_hot_request
+from coregw.gateway.settings import Settings
+from coregw.store import Store
+from coregw.store.protocol import BlockingReads, GuidedStore, Table, ThreadReadStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from litestar.types import ASGIApp
+
+__all__ = ["RunningFront", "serve_front"]
+
+logger = logging.getLogger("coregw.gateway")
+
+T = TypeVar("T")
+
+_HEADER_FIELDS: Final = 128
+_LOG_BYTES: Final = 1 << 20
+_PAYLOAD_CACHE_SHARE: Final = 8
+"""Small payloads may take one part in this many of what parsed pages may take, in addition."""
+
+_BACKLOG: Final = 1024
+_SOCKET: Final = "application"
+
+
+class RunningFront(NamedTuple):
+    """A front that serves.
+
+    Attributes:
+        front: The front.
+        reads: What it reads from the store.
+        ended: Done when it serves no more; with the exception, if it has failed.
+    """
+
+    front: Front
+    reads: StoreReads
+    ended: asyncio.Future[None]
+
+
+@asynccontextmanager
+async def serve_front(
+    settings: Settings, engine: Engine, app: ASGIApp, fields: Sequence[tuple[str, str]], listener: Listener
+) -> AsyncIterator[RunningFront]:
+    """Serve clients while the context is active; at its end the requests in progress are finished.
+
+    Args:
+        settings: What clients may have, and how long they may take.
+        engine: Its cache, and the store under it, answer hot reads.
+        app: The ASGI application that answers all other requests.
+        fields: Names and values of the headers of all answers.
+        listener: The socket for clients.
+
+    Raises:
+        Unavailable: If the private socket cannot be created.
+    """
+    reads = StoreReads(engine.cache, isinstance(engine.store, GuidedStore))
+    async with AsyncExitStack() as stack:
+        path = stack.enter_context(_private_folder()) / _SOCKET
+        private = stack.enter_context(_listen_at(path))
+        patience = settings.shutdown_seconds
+        await stack.enter_async_context(
+            serving(private, Peers(app, Proxies(settings.proxies)), patience=patience, is_private=True)
+        )
+        front = _new_front(settings, engine, reads, fields, path)
+        visit = _visit_of(engine.store, reads.small_payload_bytes, asyncio.get_running_loop())
+        threads = [
+            threading.Thread(target=_read_store, args=(reads, visit), name=f"coregw-store-{number}")
+            for number in range(settings.store_threads)
+        ]
+        threads.append(threading.Thread(target=_write_log, args=(front,), name="coregw-requests"))
+        for thread in threads:
+            thread.start()
+        ended = asyncio.ensure_future(asyncio.to_thread(front.serve, [listener], float(patience)))
+        try:
+            yield RunningFront(front, reads, ended)
+        finally:
+            front.stop()
+            await asyncio.wait([ended])
+            reads.close()
+            for thread in threads:
+                await asyncio.to_thread(thread.join)
+    ended.result()
+
+
+def _new_front(
+    settings: Settings, engine: Engine, reads: StoreReads, fields: Sequence[tuple[str, str]], upstream: Path
+) -> Front:
+    limits = FrontLimits(
+        threads=os.cpu_count() or 1,
+        connections=settings.connections,
+        connections_per_address=settings.share_of_address(settings.connections),
+        unsent_bytes=settings.unsent_bytes,
+        buffered_bytes=settings.buffered_bytes,
+        buffered_bytes_per_address=settings.share_of_address(settings.buffered_bytes),
+        payload_cache_bytes=settings.cache_bytes // _PAYLOAD_CACHE_SHARE,
+        log_bytes=_LOG_BYTES,
+        head_bytes=settings.header_bytes,
+        header_fields=_HEADER_FIELDS,
+        head_seconds=settings.header_seconds,
+        idle_seconds=settings.keep_alive_seconds,
+        min_rate_bytes=min(settings.min_rate_bytes, 2**32 - 1),
+        rate_grace_seconds=settings.rate_grace_seconds,
+        body_pause_seconds=settings.body_idle_seconds,
+        body_seconds=settings.body_seconds,
+        read_pause_seconds=settings.write_seconds,
+        drain_seconds=settings.drain_seconds,
+        json_body_bytes=settings.json_body_bytes,
+        verify_body_bytes=settings.verify_body_bytes,
+        resolve_batch_body_bytes=settings.resolve_batch_body_bytes,
+        batch_answer_bytes=settings.batch_answer_bytes,
+        node_budget=settings.node_budget,
+        max_nodes=settings.max_nodes,
+        operation_seconds=settings.operation_seconds,
+        long_queries=settings.long_queries,
+        worker_threads=settings.worker_threads,
+        upstream_idle_seconds=UPSTREAM_IDLE_SECONDS / 2,
+    )
+    return Front(
+        reads,
+        engine.cache,
+        limits,
+        hosts=settings.hosts,
+        allow_origin=settings.allow_origin,
+        listens_on=settings.host,
+        proxies=settings.proxies,
+        codes={code: row.status for code, row in ERROR_CODES.items()},
+        fields=fields,
+        upstream=upstream,
+        read_only=settings.read_only,
+        traced=settings.tracing != "none",
+        access_log=settings.access_log,
+    )
+
+
+@contextmanager
+def _private_folder() -> Iterator[Path]:
+    """Make a folder that only this user can enter, and remove it at the end."""
+    try:
+        folder = tempfile.mkdtemp(prefix="coregw-")
+    except OSError as error:
+        raise Unavailable(f"the gateway cannot create a folder for its socket: {error}") from None
+    try:
+        yield Path(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _listen_at(path: Path) -> closing[socket.socket]:
+    """Listen on a Unix socket that only this user can connect to.
+
+    Raises:
+        Unavailable: If the path is too long, or the system refuses it.
+    """
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        listener.bind(str(path))
+        path.chmod(0o600)  # nobody can connect before `listen`
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise Unavailable(f"the gateway cannot listen on {path}: {error}") from None
+    return closing(listener)
+
+
+def _write_log(front: Front) -> None:
+    """Log the requests that the front has answered, in a thread."""
+    while lines := front.take_log():
+        for line in lines:
+            log_hot_request(line)
+
+
+# --- reads of the store -----------------------------------------------------------------------------------------------
+
+
+class _Found(NamedTuple):
+    """The arguments of `StoreReads.supply`."""
+
+    pages: Sequence[bytes | None]
+    roots: Sequence[bool | None]
+    early: Sequence[tuple[bytes, bytes]]
+    payloads: Sequence[tuple[int, bytes | None] | None]
+    sizes: Sequence[int | None]
+    chunks: Sequence[bytes]
+
+
+_Visit = Callable[[ReadBatch], _Found]
+
+
+def _read_store(reads: StoreReads, visit: _Visit) -> None:
+    """Answer batches of reads until there are no more, in a thread."""
+    while (batch := reads.next()) is not None:
+        try:
+            reads.supply(batch.id, *visit(batch))
+        except Unavailable as error:
+            reads.fail(batch.id, "unavailable", error.message)
+        except StoreDamaged as error:
+            reads.fail(batch.id, "damaged", error.message)
+        except PayloadNotFound as error:
+            reads.fail(batch.id, "not_found", error.message)
+        except Exception:
+            logger.exception("the store cannot be read")
+            reads.fail(batch.id, "internal", "")
+
+
+def _visit_of(store: Store, small: int, loop: asyncio.AbstractEventLoop) -> _Visit:
+    """Return what reads a batch from a store, for threads. Called in the store's event loop."""
+
+    def on_loop(work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
+
+    if not isinstance(store, ThreadReadStore):
+        return lambda batch: on_loop(_visit(store, batch, small))
+    blocking = store.blocking_reads()
+
+    def visit(batch: ReadBatch) -> _Found:
+        return _Found(
+            blocking.get(Table.PAGES, batch.pages) if batch.pages else [],
+            _are_complete(blocking.get(Table.ROOTS, batch.roots)) if batch.roots else [],
+            [],
+            blocking.find_payloads(batch.payloads, small) if batch.payloads else [],
+            _sizes(blocking, batch.sizes),
+            on_loop(_chunks(store, batch)) if batch.chunks else [],
+        )
+
+    return visit
+
+
+def _are_complete(rows: Sequence[bytes | None]) -> list[bool | None]:
+    return [None if row is None else row != INCOMPLETE for row in rows]
+
+
+def _sizes(blocking: BlockingReads, names: Sequence[bytes]) -> list[int | None]:
+    found = blocking.find_payloads(names, -1) if names else []
+    return [None if each is None else each[0] for each in found]
+
+
+async def _visit(store: Store, batch: ReadBatch, small: int) -> _Found:
+    """Read a batch from a store, everything at once."""
+    pages, roots, early, payloads, sizes, chunks = await asyncio.gather(
+        store.get(Table.PAGES, batch.pages) if batch.pages else _nothing(),
+        store.get(Table.ROOTS, batch.roots) if batch.roots else _nothing(),
+        _early(store, batch),
+        _payloads(store, batch.payloads, small),
+        store.stat_payloads(batch.sizes) if batch.sizes else _nothing(),
+        _chunks(store, batch),
+    )
+    return _Found(pages, _are_complete(roots), early, payloads, sizes, chunks)
+
+
+async def _nothing() -> list[Any]:
+    return []
+
+
+async def _early(store: Store, batch: ReadBatch) -> list[tuple[bytes, bytes]]:
+    """Read what may not be needed, so a failure counts only when it is."""
+    if not batch.descents or not isinstance(store, GuidedStore):
+        return []
+    try:
+        return list((await store.get_descents(dict(batch.descents))).items())
+    except CoregwError:
+        return []
+
+
+async def _payloads(store: Store, names: Sequence[bytes], small: int) -> list[tuple[int, bytes | None] | None]:
+    sizes = await store.stat_payloads(names) if names else []
+    held = [name for name, size in zip(names, sizes, strict=True) if size is not None and size <= small]
+    payloads = iter(await store.get_payloads(held) if held else [])
+    found: list[tuple[int, bytes | None] | None] = []
+    for size in sizes:
+        payload = next(payloads) if size is not None and size <= small else None
+        is_gone = size is None or (size <= small and payload is None)  # or it was removed meanwhile
+        found.append(None if size is None or is_gone else (size, payload))
+    return found
+
+
+async def _chunks(store: Store, batch: ReadBatch) -> list[bytes]:
+    async def chunk(name: bytes, start: int, end: int) -> bytes:
+        return b"".join([part async for part in store.read_payload(name, start, end)])
+
+    return list(await asyncio.gather(*(chunk(*each) for each in batch.chunks)))
