@@ -16,18 +16,12 @@ use bytes::Bytes;
 use coregw_core::{Arcs, Cid, Key, PageCache, RootCid, Snapshot, Suite};
 use coregw_front::budget::{Arriving, Budget, Capacity};
 use coregw_front::counts::RequestLog;
-use coregw_front::crowd::Shares;
 use coregw_front::driver::{Driver, DriverLimits};
-use coregw_front::framing::Limits;
 use coregw_front::gateway::{Gateway, GatewayParts};
-use coregw_front::guard::Deadlines;
 use coregw_front::hot::BodyLimits;
-use coregw_front::origins::Origins;
-use coregw_front::pace::Rate;
 use coregw_front::peers::{LOOPBACK, Proxies};
-use coregw_front::problem::Codes;
 use coregw_front::reads::Reads;
-use coregw_front::server::{Answer, Listener, Rules, Server, Service};
+use coregw_front::server::{Answer, Listener, Server, Service};
 use coregw_front::tls::Tls;
 use coregw_ops::{Operation, Progress};
 use futures_util::future::join_all;
@@ -47,9 +41,12 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
+#[path = "../tests/support/rules.rs"]
+mod rules;
 #[path = "../tests/support/store.rs"]
 mod store;
 
+use rules::{codes, rules};
 use store::Stored;
 
 /// Requests in progress, each on a connection of its own unless streams share connections.
@@ -60,7 +57,6 @@ const REQUESTS: usize = 40_000;
 const PAYLOADS: u64 = 1000;
 const PAYLOAD_BYTES: usize = 4 << 10;
 const LONG: Duration = Duration::from_secs(600);
-const RATE: Rate = Rate { bytes_per_second: 0, grace: LONG, pause: LONG };
 const CONSTANT: &[u8] = &[b'x'; 1500];
 
 /// A constant answer, through the connections of the front.
@@ -70,17 +66,6 @@ impl Service for Constant {
     async fn answer(&self, request: Request<Arriving>, _client: Option<SocketAddr>) -> Response<Answer> {
         let _ = request.into_body().collect().await; // as the others read it
         Response::new(Answer::from(Bytes::from_static(CONSTANT)))
-    }
-}
-
-fn rules() -> Rules {
-    Rules {
-        origins: Origins::new("auto", "none", "127.0.0.1").expect("hosts"),
-        codes: Codes::new([("invalid_request", 400)]),
-        limits: Limits { head_bytes: 16 << 10, fields: 100 },
-        deadlines: Deadlines { head: LONG, idle: LONG, body: RATE, body_whole: LONG, read: RATE, drain: LONG },
-        shares: Shares { connections: 1000, per_address: 1000, unsent: 1 << 30 },
-        proxies: Arc::default(),
     }
 }
 
@@ -103,7 +88,7 @@ fn gateway(cache: &Arc<PageCache>) -> Gateway<Constant> {
         limits: BodyLimits { json: 1 << 20, verify: 1 << 20, resolve_batch: 1 << 20, batch_answer: 1 << 20 },
         budget: Budget::new(Capacity { total: 64 << 20, per_address: 32 << 20, largest: 16 << 20 }, proxies),
         payload_cache_bytes: 64 << 20,
-        codes: Codes::new([("invalid_request", 400)]),
+        codes: codes(),
         fields: vec![(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"))],
         counts: Arc::default(),
         log: Arc::new(RequestLog::new(1 << 20, false)),
@@ -200,9 +185,9 @@ fn start(what: What, cache: Arc<PageCache>, tls: &Arc<Tls>) -> Running {
             match what {
                 What::BareConstant => serve_bare(clear, None).await,
                 What::BareResolve => serve_bare(clear, Some(cache)).await,
-                What::FrontConstant => Server::new(Constant, rules()).serve(listeners(clear), forever, LONG).await,
+                What::FrontConstant => Server::new(Constant, rules(LONG)).serve(listeners(clear), forever, LONG).await,
                 What::FrontHot | What::FrontHotOfTwoThreads => {
-                    Server::new(gateway(&cache), rules()).serve(listeners(clear), forever, LONG).await;
+                    Server::new(gateway(&cache), rules(LONG)).serve(listeners(clear), forever, LONG).await;
                 }
             }
         };

@@ -58,12 +58,15 @@ pub struct Arriving<B = Incoming> {
     is_awaited: bool,
 }
 
-impl<B> Arriving<B> {
+impl<B: Body> Arriving<B> {
     /// A body of a request on a connection, which has to arrive at a rate, and in `whole` in all.
     pub fn new(body: B, rate: Rate, whole: Duration, connection: Arc<Member>) -> Self {
+        connection.set_body(!body.is_end_stream());
         Arriving { body, pace: Pace::new(rate), whole, connection, is_awaited: false }
     }
+}
 
+impl<B> Arriving<B> {
     /// Tells the connection whether, and since when, this body waits for its client.
     fn note(&mut self, since: Option<Instant>) {
         if let Some(since) = since {
@@ -94,6 +97,9 @@ where
                 };
                 this.pace.move_on(bytes);
                 this.note(None);
+                if found.is_none() || this.body.is_end_stream() {
+                    this.connection.set_body(false);
+                }
                 Poll::Ready(found.map(|frame| frame.map_err(|error| Broken::Cut(error.into()))))
             }
             Poll::Pending if this.pace.poll(cx, this.whole).is_ready() => Poll::Ready(Some(Err(Broken::Late))),

@@ -296,6 +296,10 @@ pub struct Member {
     is_held_back: AtomicBool,
     /// Whether the response of the last request has begun.
     is_answering: AtomicBool,
+    /// Over HTTP/1: whether the body of the last request has not been read to its end, and how many requests have arrived
+    /// completely.
+    has_body: AtomicBool,
+    arrived: AtomicU64,
     /// When the client was last active: opened the connection, sent as fast as it has to, read, or was answered.
     active: AtomicU64,
     /// What the client has not read, and when it last read.
@@ -323,6 +327,8 @@ impl Member {
             is_unread: AtomicBool::new(false),
             is_held_back: AtomicBool::new(false),
             is_answering: AtomicBool::new(false),
+            has_body: AtomicBool::new(false),
+            arrived: AtomicU64::new(0),
             active: AtomicU64::new(now),
             unsent: AtomicUsize::new(0),
             read_at: AtomicU64::new(now),
@@ -379,6 +385,26 @@ impl Member {
     /// Notes whether something is read when the last request is answered.
     pub(crate) fn set_held_back(&self, is_held_back: bool) {
         self.is_held_back.store(is_held_back, Ordering::Release);
+    }
+
+    /// Notes whether some of the body of the last request has not been read.
+    pub(crate) fn set_body(&self, has_body: bool) {
+        self.has_body.store(has_body, Ordering::Release);
+    }
+
+    /// Whether some of the body of the last request, of HTTP/1, has not been read.
+    pub(crate) fn has_body(&self) -> bool {
+        self.has_body.load(Ordering::Acquire)
+    }
+
+    /// Notes that so many requests of HTTP/1 have arrived completely.
+    pub(crate) fn set_arrived(&self, requests: u64) {
+        self.arrived.store(requests, Ordering::Release);
+    }
+
+    /// How many requests of HTTP/1 have arrived completely.
+    pub(crate) fn arrived(&self) -> u64 {
+        self.arrived.load(Ordering::Acquire)
     }
 
     /// Notes that it speaks HTTP/2.

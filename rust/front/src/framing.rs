@@ -26,6 +26,19 @@ const MAX_SIZE_LINE: usize = 1 << 10;
 const MAX_FIELDS: usize = 128;
 const MAX_LENGTH_DIGITS: usize = 20;
 const MAX_SIZE_DIGITS: usize = 16;
+/// The longest body that can be declared: what libraries read as a signed number.
+const MAX_LENGTH: u64 = i64::MAX as u64;
+/// The most of all extensions of chunks of a body, and of its trailer fields: hyper's limits are not lower.
+const MAX_EXTENSIONS: usize = 16 << 10;
+const MAX_TRAILERS: usize = (16 << 10) - 64;
+
+/// The methods of requests: others are refused by the parsers behind this one, in words of their own.
+#[rustfmt::skip]
+const METHODS: [&str; 35] = [
+    "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT", "ACL", "BIND", "CHECKOUT", "COPY",
+    "LINK", "LOCK", "M-SEARCH", "MERGE", "MKACTIVITY", "MKCALENDAR", "MKCOL", "MOVE", "NOTIFY", "PROPFIND", "PROPPATCH",
+    "PURGE", "QUERY", "REBIND", "REPORT", "SEARCH", "SOURCE", "SUBSCRIBE", "UNBIND", "UNLINK", "UNLOCK", "UNSUBSCRIBE",
+];
 
 /// Limits on what is not a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,13 +62,19 @@ pub enum Malformed {
     TooManyFields(usize),
     /// Trailer fields longer than this.
     TrailersTooLong(usize),
+    /// More trailer fields than this.
+    TooManyTrailers(usize),
+    /// A method that no parser behind this one knows.
+    Method,
+    /// A target with characters that no URL has, or in no form that requests to servers have.
+    Target,
     /// This many Host fields.
     Hosts(usize),
     /// Characters that no host has.
     Host,
     /// An authority in the target that is empty or has user information.
     Authority,
-    /// Several, or one that is not a number below 2^64 of at most 20 digits.
+    /// Several, or one that is not a number below 2^63 of at most 20 digits.
     ContentLength,
     /// Other than chunked alone, in HTTP/1.0, or beside Content-Length.
     TransferEncoding,
@@ -85,10 +104,13 @@ impl fmt::Display for Malformed {
             }
             Malformed::TooManyFields(limit) => write!(f, "the request has more than {limit} header fields"),
             Malformed::TrailersTooLong(limit) => write!(f, "the trailers are longer than the limit of {limit} bytes"),
+            Malformed::TooManyTrailers(limit) => write!(f, "the request has more than {limit} trailers"),
+            Malformed::Method => f.write_str("unknown method"),
+            Malformed::Target => f.write_str("invalid request target, expected a path or an http URL with a path"),
             Malformed::Hosts(count) => write!(f, "{count} Host headers, expected exactly one"),
             Malformed::Host => f.write_str("invalid Host header"),
             Malformed::Authority => f.write_str("invalid authority in the request target"),
-            Malformed::ContentLength => f.write_str("invalid Content-Length, expected one number below 2^64"),
+            Malformed::ContentLength => f.write_str("invalid Content-Length, expected one number below 2^63"),
             Malformed::TransferEncoding => {
                 f.write_str("unsupported Transfer-Encoding, expected chunked in HTTP/1.1, without Content-Length")
             }
@@ -130,7 +152,7 @@ enum State {
     Size,
     Chunk { left: u64 },
     ChunkEnd,
-    Trailers { size: usize },
+    Trailers { size: usize, count: usize },
     Opaque,
 }
 
@@ -143,6 +165,8 @@ pub struct Framing {
     searched: usize,
     /// Bytes of empty lines since the last request.
     blank: usize,
+    /// Bytes of extensions of chunks in this body.
+    extensions: usize,
     has_begun: bool,
     requests: u64,
     is_http_1_1: bool,
@@ -156,6 +180,7 @@ impl Framing {
             limits,
             searched: 0,
             blank: 0,
+            extensions: 0,
             has_begun: false,
             requests: 0,
             is_http_1_1: false,
@@ -243,7 +268,7 @@ impl Framing {
                 [b'\r'] => Ok(0),
                 _ => Err(Malformed::Chunk),
             },
-            State::Trailers { size } => self.trailer(rest, size),
+            State::Trailers { size, count } => self.trailer(rest, size, count),
             State::Opaque => Ok(rest.len()),
         }
     }
@@ -254,7 +279,12 @@ impl Framing {
             self.blank += 2;
             return if self.blank > self.limits.head_bytes { Err(Malformed::Head) } else { Ok(2) };
         }
+        let known = self.searched;
         let found = self.head_length(rest)?;
+        let is_begun = is_token(rest[0]) || rest == b"\r";
+        if found.is_none() && !(is_begun && is_visible_or_line_end(&rest[known..])) {
+            return Err(Malformed::Head); // its end may never come
+        }
         let size = found.unwrap_or(rest.len() + 1);
         if size > self.limits.head_bytes {
             return Err(Malformed::HeadTooLong(self.limits.head_bytes));
@@ -263,6 +293,7 @@ impl Framing {
         (self.state, self.is_http_1_1) = parse(&rest[..size], self.limits.fields)?;
         self.searched = 0;
         self.blank = 0;
+        self.extensions = 0;
         self.requests += 1;
         Ok(size)
     }
@@ -291,32 +322,36 @@ impl Framing {
         let Some(line) = line(rest, MAX_SIZE_LINE).map_err(|_| Malformed::Chunk)? else { return Ok(0) };
         let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
         let (size, extensions) = line.split_at(digits);
-        let is_extension = extensions.is_empty() || extensions[0] == b';';
-        if digits == 0 || digits > MAX_SIZE_DIGITS || !is_extension || !is_visible(extensions) {
+        self.extensions += extensions.len();
+        let has_extensions = extensions.is_empty() || is_extensions(extensions);
+        if digits == 0 || digits > MAX_SIZE_DIGITS || !has_extensions || self.extensions > MAX_EXTENSIONS {
             return Err(Malformed::Chunk);
         }
         let left =
             size.iter().fold(0, |sum: u64, &digit| sum << 4 | u64::from((digit as char).to_digit(16).unwrap_or(0)));
-        self.state = if left == 0 { State::Trailers { size: 0 } } else { State::Chunk { left } };
+        self.state = if left == 0 { State::Trailers { size: 0, count: 0 } } else { State::Chunk { left } };
         Ok(line.len() + 2)
     }
 
     /// One trailer field, or the empty line after all of them.
-    fn trailer(&mut self, rest: &[u8], size: usize) -> Result<usize, Malformed> {
-        let room = self.limits.head_bytes - size;
-        let too_long = Malformed::TrailersTooLong(self.limits.head_bytes);
+    fn trailer(&mut self, rest: &[u8], size: usize, count: usize) -> Result<usize, Malformed> {
+        let limit = self.limits.head_bytes.min(MAX_TRAILERS);
+        let room = limit - size;
+        let too_long = Malformed::TrailersTooLong(limit);
         let Some(line) = line(rest, room).map_err(|fault| fault.unwrap_or(too_long))? else { return Ok(0) };
         let taken = line.len() + 2;
         if line.is_empty() {
             self.state = State::Head;
-        } else if size + taken > self.limits.head_bytes {
+        } else if size + taken > limit {
             return Err(too_long);
+        } else if count == self.limits.fields.min(MAX_FIELDS) {
+            return Err(Malformed::TooManyTrailers(count));
         } else {
             let name = memchr(b':', line).map_or(&line[..0], |colon| &line[..colon]);
             if name.is_empty() || !name.iter().all(|&byte| is_token(byte)) || !is_visible(&line[name.len()..]) {
                 return Err(Malformed::Head);
             }
-            self.state = State::Trailers { size: size + taken };
+            self.state = State::Trailers { size: size + taken, count: count + 1 };
         }
         Ok(taken)
     }
@@ -350,8 +385,10 @@ fn parse(head: &[u8], max_fields: usize) -> Result<(State, bool), Malformed> {
         Err(httparse::Error::TooManyHeaders) => return Err(Malformed::TooManyFields(max_fields)),
         Ok(httparse::Status::Partial) | Err(_) => return Err(Malformed::Head),
     }
-    if request.method == Some("CONNECT") {
-        return Err(Malformed::Connect);
+    match request.method {
+        Some("CONNECT") => return Err(Malformed::Connect),
+        Some(method) if is_method(method) => {}
+        _ => return Err(Malformed::Method),
     }
     let is_http_1_1 = request.version == Some(1);
     let (mut hosts, mut lengths, mut codings) = (0, 0, 0);
@@ -375,7 +412,7 @@ fn parse(head: &[u8], max_fields: usize) -> Result<(State, bool), Malformed> {
             }
         }
     }
-    check_authority(request.path.unwrap_or_default())?;
+    check_target(request.path.unwrap_or_default())?;
     if hosts > 1 || (is_http_1_1 && hosts == 0) {
         return Err(Malformed::Hosts(hosts));
     }
@@ -389,20 +426,82 @@ fn parse(head: &[u8], max_fields: usize) -> Result<(State, bool), Malformed> {
     }
 }
 
-/// Checks the authority of a target in absolute form (RFC 9112 section 3.2.2).
-fn check_authority(target: &str) -> Result<(), Malformed> {
-    let Some((scheme, rest)) = target.split_once("://").filter(|_| !target.starts_with('/')) else { return Ok(()) };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let is_scheme = scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'.' | b'-'));
-    if is_scheme && (authority.is_empty() || !authority.bytes().all(is_of_host) || authority.contains('@')) {
-        return Err(Malformed::Authority);
+/// Checks a target: a path with a query, an http URL with a path, or `*` (RFC 9112 section 3.2).
+fn check_target(target: &str) -> Result<(), Malformed> {
+    if !is_target(target.as_bytes()) {
+        return Err(Malformed::Target);
     }
-    Ok(())
+    if target.starts_with('/') || target == "*" {
+        return Ok(());
+    }
+    let is_http = |scheme: &str| scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+    let Some((scheme, rest)) = target.split_once("://") else { return Err(Malformed::Target) };
+    let Some((authority, _)) = rest.split_once('/').filter(|_| is_http(scheme)) else { return Err(Malformed::Target) };
+    if is_authority(authority) { Ok(()) } else { Err(Malformed::Authority) }
+}
+
+/// Whether this is a name or address, with or without a port: what a URL says of a server, without user information.
+#[must_use]
+pub fn is_authority(text: &str) -> bool {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    let is_name = |name: &str| name.bytes().all(|byte| is_of_host(byte) && !b"[]:@%".contains(&byte));
+    let is_host = match host.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')) {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && is_name(host),
+    };
+    is_host && port.is_none_or(is_port)
+}
+
+/// Whether all characters may stand in a target. More than RFC 3986 allows, as clients send what they should encode.
+pub(crate) fn is_target(text: &[u8]) -> bool {
+    text.iter().all(|&byte| matches!(byte, b'!'..=b'~') && !matches!(byte, b'<' | b'>' | b'`'))
+}
+
+/// Whether the parsers behind this one know a method.
+pub(crate) fn is_method(method: &str) -> bool {
+    METHODS.contains(&method)
+}
+
+/// Whether this is what may follow the size of a chunk: names, each with or without a value (RFC 9112 section 7.1.1).
+fn is_extensions(mut text: &[u8]) -> bool {
+    let token = |text: &[u8]| text.iter().take_while(|&&byte| is_token(byte)).count();
+    while let [b';', rest @ ..] = text {
+        let name = token(rest);
+        text = &rest[name..];
+        if let [b'=', value @ ..] = text {
+            let Some(size) = quoted_length(value).or(Some(token(value)).filter(|size| *size > 0)) else { return false };
+            text = &value[size..];
+        }
+        if name == 0 {
+            return false;
+        }
+    }
+    text.is_empty()
+}
+
+/// The length of the quoted string at the start of `text` (RFC 9110 section 5.6.4).
+fn quoted_length(text: &[u8]) -> Option<usize> {
+    let mut bytes = text.iter().enumerate();
+    bytes.next().filter(|(_, byte)| **byte == b'"')?;
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'"' => return Some(at + 1),
+            b'\\' => drop(bytes.next().filter(|(_, byte)| matches!(byte, b'\t' | b' '..=b'~'))?),
+            b'\t' | b' '..=b'~' => {}
+            _ => return None,
+        }
+    }
+    None
 }
 
 fn content_length(value: &[u8]) -> Option<u64> {
     let is_number = !value.is_empty() && value.len() <= MAX_LENGTH_DIGITS && value.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(value).ok().filter(|_| is_number)?.parse().ok()
+    let length: u64 = std::str::from_utf8(value).ok().filter(|_| is_number)?.parse().ok()?;
+    (length <= MAX_LENGTH).then_some(length)
 }
 
 /// Whether all characters may stand in a host.
@@ -419,6 +518,11 @@ fn is_of_host(byte: u8) -> bool {
 /// Whether a token may have this character (RFC 9110 section 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// Whether all bytes may stand in a head.
+fn is_visible_or_line_end(text: &[u8]) -> bool {
+    text.iter().all(|&byte| matches!(byte, b'\t' | b'\r' | b'\n' | b' '..=b'~' | 0x80..))
 }
 
 /// Whether all characters may stand in the value of a field.

@@ -27,8 +27,15 @@ use crate::pace::{Pace, Rate, Timer};
 
 /// The head that stands for what could not be understood; it is the last that is read.
 pub const REFUSED: &[u8] = b"GET / HTTP/1.1\r\nhost: refused\r\nconnection: close\r\n\r\n";
+/// The same for what began as HEAD, whose answer has no body.
+pub const REFUSED_HEAD: &[u8] = b"HEAD / HTTP/1.1\r\nhost: refused\r\nconnection: close\r\n\r\n";
 /// What a client that has closed its sending side is sent.
 pub const PROBE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// What hyper begins the answer to a request of HTTP/1.0 with, and what it begins with: the version is the server's own
+/// (RFC 9110 section 6.2).
+const OLD_VERSION: &[u8] = b"HTTP/1.0";
+const OWN_VERSION: &[u8] = b"HTTP/1.1";
 
 const READ_BYTES: usize = 4 << 10;
 const DRAIN_BYTES: usize = 8 << 10;
@@ -109,6 +116,8 @@ pub struct Guarded<S: Stream> {
     awaited: Option<(Instant, Part, u64)>,
     writing: Pace,
     is_flushed: bool,
+    /// Bytes of [`OWN_VERSION`] that were written instead of the other.
+    versioned: usize,
     /// Whether the client has closed its sending side, and when it is looked at next whether it has gone.
     has_ended: bool,
     next_look: Option<Instant>,
@@ -132,6 +141,7 @@ impl<S: Stream> Guarded<S> {
             awaited: None,
             writing: Pace::new(deadlines.read),
             is_flushed: true,
+            versioned: 0,
             has_ended: false,
             next_look: None,
             is_probed: false,
@@ -190,7 +200,11 @@ impl<S: Stream> Guarded<S> {
             let is_body = self.framing.part() == Part::Body;
             let request = self.framing.requests() + u64::from(!is_body);
             self.member.set_fault(request, fault); // the only one: nothing is read after it
-            self.rest = Some(if is_body { b"" } else { REFUSED });
+            self.rest = Some(match arrived.get(checked.passing..) {
+                _ if is_body => b"",
+                Some(head) if head.starts_with(b"HEAD ") => REFUSED_HEAD,
+                _ => REFUSED,
+            });
         }
         if self.framing.part() == Part::Http2 {
             self.member.set_http2();
@@ -302,6 +316,10 @@ impl<S: Stream> AsyncRead for Guarded<S> {
             return Poll::Ready(Ok(()));
         }
         if this.poll_passing(cx, buf)?.is_ready() {
+            if this.passing == 0 {
+                let is_partial = this.framing.part() == Part::Body;
+                this.member.set_arrived(this.framing.requests() - u64::from(is_partial));
+            }
             return Poll::Ready(Ok(()));
         }
         if this.has_ended {
@@ -314,6 +332,23 @@ impl<S: Stream> AsyncRead for Guarded<S> {
 }
 
 impl<S: Stream> Guarded<S> {
+    /// What is written instead of these bytes, or their start: the version of an answer to a request of HTTP/1.0, which is
+    /// the last of its connection.
+    fn version_instead_of(&self, bytes: &[u8]) -> Option<&'static [u8]> {
+        let is_due = self.versioned > 0 || (self.is_flushed && self.framing.requests() > 0);
+        let is_old = is_due && !self.framing.is_http_1_1() && self.versioned < OLD_VERSION.len();
+        (is_old && bytes.starts_with(&OLD_VERSION[self.versioned..])).then_some(&OWN_VERSION[self.versioned..])
+    }
+
+    /// Writes bytes that begin with an old version.
+    fn poll_version(&mut self, cx: &mut Context<'_>, version: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(cx, version);
+        if let Poll::Ready(Ok(written)) = polled {
+            self.versioned += written;
+        }
+        self.wrote(cx, polled)
+    }
+
     /// Fails when the client has taken too long over reading.
     fn wrote(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(done) = polled {
@@ -334,7 +369,11 @@ impl<S: Stream> Guarded<S> {
 impl<S: Stream> AsyncWrite for Guarded<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        let version = this.version_instead_of(bytes);
         this.is_flushed = false;
+        if let Some(version) = version {
+            return this.poll_version(cx, version);
+        }
         let polled = Pin::new(&mut this.stream).poll_write(cx, bytes);
         this.wrote(cx, polled)
     }
@@ -345,7 +384,11 @@ impl<S: Stream> AsyncWrite for Guarded<S> {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        let version = parts.first().and_then(|first| this.version_instead_of(first));
         this.is_flushed = false;
+        if let Some(version) = version {
+            return this.poll_version(cx, version);
+        }
         let polled = Pin::new(&mut this.stream).poll_write_vectored(cx, parts);
         this.wrote(cx, polled)
     }
@@ -374,17 +417,19 @@ impl<S: Stream> AsyncWrite for Guarded<S> {
         if !std::mem::replace(&mut this.is_closed, true) {
             this.awaited = None;
         }
+        // Before reading, which uses up what a task may do at once while the client sends without end.
+        let (since, ..) = *this.awaited.get_or_insert_with(|| (Instant::now(), Part::Idle, 0));
+        if this.timer.poll(cx, since + this.deadlines.drain).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
         let mut bytes = [MaybeUninit::uninit(); DRAIN_BYTES];
         loop {
             let mut space = ReadBuf::uninit(&mut bytes);
-            match Pin::new(&mut this.stream).poll_read(cx, &mut space) {
-                Poll::Ready(Ok(())) if !space.filled().is_empty() => {}
-                Poll::Ready(_) => return Poll::Ready(Ok(())),
-                Poll::Pending => break,
+            let read = ready!(Pin::new(&mut this.stream).poll_read(cx, &mut space));
+            if read.is_err() || space.filled().is_empty() {
+                return Poll::Ready(Ok(()));
             }
         }
-        let (since, ..) = *this.awaited.get_or_insert_with(|| (Instant::now(), Part::Idle, 0));
-        this.timer.poll(cx, since + this.deadlines.drain).map(Ok)
     }
 }
 

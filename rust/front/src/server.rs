@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use http::request::Parts;
-use http::uri::Uri;
+use http::uri::{PathAndQuery, Uri};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -25,7 +25,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::budget::Arriving;
 use crate::crowd::{Crowd, Figures, Member, Shares};
-use crate::framing::{Limits, Malformed, is_host};
+use crate::framing::{Limits, Malformed, is_host, is_method, is_target};
 use crate::guard::{Deadlines, Guarded, Stream};
 use crate::origins::{Origins, Refusal, Source};
 use crate::peers::Proxies;
@@ -208,7 +208,8 @@ impl<S: Service> Server<S> {
         let number = member.next_request();
         let is_head = request.method() == Method::HEAD;
         let (head, body) = request.into_parts();
-        let response = match self.admit(head, number, member) {
+        let (version, is_sized) = (head.version, body.size_hint().exact().is_some());
+        let mut response = match self.admit(head, number, member) {
             Err(refused) => self.refuse(&refused.0, refused.1.as_ref(), client),
             Ok(head) => {
                 let deadlines = &self.rules.deadlines;
@@ -225,6 +226,11 @@ impl<S: Service> Server<S> {
                 }
             }
         };
+        // Of a body that the service has not read, hyper takes what has arrived, at once or not at all.
+        let is_unread = || member.has_body() && !(is_sized && member.arrived() >= number);
+        if version == Version::HTTP_10 || (version == Version::HTTP_11 && is_unread()) {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         open.answer();
         Held::response(response, is_head, open)
     }
@@ -270,8 +276,13 @@ impl<S: Service> Server<S> {
 
 /// Checks of a head of HTTP/2 what [`crate::framing`] checks of others: it names one host, and is no CONNECT.
 fn check_head(head: &Parts) -> Result<(), Malformed> {
-    if head.method == Method::CONNECT {
-        return Err(Malformed::Connect);
+    match head.method.as_str() {
+        "CONNECT" => return Err(Malformed::Connect),
+        method if !is_method(method) => return Err(Malformed::Method),
+        _ => {}
+    }
+    if !is_target(head.uri.path_and_query().map_or("/", PathAndQuery::as_str).as_bytes()) {
+        return Err(Malformed::Target);
     }
     let hosts = head.headers.get_all(header::HOST);
     match head.uri.authority() {

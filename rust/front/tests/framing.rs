@@ -54,6 +54,8 @@ fn what_has_one_meaning_passes() {
         (post("Upgrade: websocket\r\nConnection: upgrade\r\n", GET), 2, Part::Idle),
         (post(chunked, &format!("3\r\nabc\r\n0\r\n\r\n{GET}")), 2, Part::Idle),
         (post(chunked, "a\r\n0123456789\r\n0A;x=\"y\"\r\n0123456789\r\n000\r\nT: x\r\n\r\n"), 1, Part::Idle),
+        (post(chunked, "1;x;y=z;w=\"a \\\" b\"\r\na\r\n0\r\n\r\n"), 1, Part::Idle),
+        (GET.replace("GET / ", "PROPFIND https://[::1]:80/x "), 1, Part::Idle),
         (post(chunked, "3\r\nabc"), 1, Part::Body),
         (post(chunked, "0\r\nT: x\r\n"), 1, Part::Body),
         (post("", "G"), 1, Part::Head),
@@ -84,6 +86,22 @@ fn what_has_two_meanings_does_not() {
         (head("GET / HTTP/2.0\r\nHost: a\r\n\r\n"), Head),
         (head("GET /\r\n\r\n"), Head),
         (head("PRI * HTTP/2.0\r\n\r\nSM\r\n\rx"), Head),
+        (head("BREW / HTTP/1.1\r\nHost: a\r\n\r\n"), Method),
+        (head("get / HTTP/1.1\r\nHost: a\r\n\r\n"), Method),
+        (head("\x16\x03\x01\x02"), Head),
+        (head("GET / HTTP/1.1\r\nHost: a\0"), Head),
+        (head("GET a HTTP/1.1\r\nHost: a\r\n\r\n"), Target),
+        (head("GET a:80 HTTP/1.1\r\nHost: a\r\n\r\n"), Target),
+        (head("GET ?x HTTP/1.1\r\nHost: a\r\n\r\n"), Target),
+        (head("GET http://a HTTP/1.1\r\nHost: a\r\n\r\n"), Target),
+        (head("GET http://a?x HTTP/1.1\r\nHost: a\r\n\r\n"), Target),
+        (head("GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n"), Target),
+        (head("GET /\u{e9} HTTP/1.1\r\nHost: a\r\n\r\n"), Target),
+        (head("GET /< HTTP/1.1\r\nHost: a\r\n\r\n"), Target),
+        (head("GET http://[::1/x HTTP/1.1\r\nHost: a\r\n\r\n"), Authority),
+        (head("GET http://a:/x HTTP/1.1\r\nHost: a\r\n\r\n"), Authority),
+        (head("GET http://a:99999/x HTTP/1.1\r\nHost: a\r\n\r\n"), Authority),
+        (head("GET http://a%41/x HTTP/1.1\r\nHost: a\r\n\r\n"), Authority),
         (head("CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n"), Connect),
         (head("GET / HTTP/1.1\r\n\r\n"), Hosts(0)),
         (fields("Host: a\r\n"), Hosts(2)),
@@ -96,6 +114,7 @@ fn what_has_two_meanings_does_not() {
         (fields("Content-Length: +1\r\n"), ContentLength),
         (fields("Content-Length: 0x1\r\n"), ContentLength),
         (fields("Content-Length:\r\n"), ContentLength),
+        (fields("Content-Length: 18446744073709551615\r\n"), ContentLength),
         (fields("Content-Length: 18446744073709551616\r\n"), ContentLength),
         (fields("Content-Length: 000000000000000000001\r\n"), ContentLength),
         (fields("Transfer-Encoding: chunked\r\nContent-Length: 1\r\n"), TransferEncoding),
@@ -115,6 +134,12 @@ fn what_has_two_meanings_does_not() {
         (chunks("\r\n"), Chunk),
         (chunks("1\na\r\n"), Chunk),
         (chunks("1;x\na\r\n"), Chunk),
+        (chunks("1;\r\na\r\n"), Chunk),
+        (chunks("1;x y\r\na\r\n"), Chunk),
+        (chunks("1;x=\r\na\r\n"), Chunk),
+        (chunks("1;x=\"y\r\na\r\n"), Chunk),
+        (chunks("1;x=\"\\\r\na\r\n"), Chunk),
+        (chunks("1;x\u{e9}\r\na\r\n"), Chunk),
         (chunks("1;x=\"\r\"\r\na\r\n"), Chunk),
         (chunks("1\r\na\n0\r\n"), Chunk),
         (chunks("1\r\nab\r\n"), Chunk),
@@ -141,9 +166,12 @@ fn what_is_no_body_has_limits() {
     let trailers = |text: &str| whole(&post("Transfer-Encoding: chunked\r\n", &format!("0\r\n{text}"))).2;
     let too_long = Some(Malformed::TrailersTooLong(LIMITS.head_bytes));
     assert_eq!(trailers(&format!("T: {long}")), too_long);
-    assert_eq!(trailers(&"T: 0123456789\r\n".repeat(100)), too_long);
+    assert_eq!(trailers(&format!("T: {}\r\n", "x".repeat(200)).repeat(6)), too_long);
+    assert_eq!(trailers(&"T: x\r\n".repeat(9)), Some(Malformed::TooManyTrailers(8)));
     let extension = post("Transfer-Encoding: chunked\r\n", &format!("1;{}", "x".repeat(2000)));
     assert_eq!(whole(&extension).2, Some(Malformed::Chunk));
+    let extensions = format!("1;{}\r\na\r\n", "x".repeat(1000)).repeat(17);
+    assert_eq!(whole(&post("Transfer-Encoding: chunked\r\n", &extensions)).2, Some(Malformed::Chunk));
 }
 
 /// Texts that are nearly requests.

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 #[path = "support/gateway.rs"]
 mod gateway;
+#[path = "support/rules.rs"]
+mod rules;
 #[path = "support/store.rs"]
 mod store;
 

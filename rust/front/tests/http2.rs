@@ -7,10 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use coregw_front::budget::{Arriving, Budget, Capacity, read_whole};
-use coregw_front::crowd::Shares;
-use coregw_front::framing::Limits;
 use coregw_front::guard::Deadlines;
-use coregw_front::origins::Origins;
 use coregw_front::pace::Rate;
 use coregw_front::problem::Codes;
 use coregw_front::server::{Answer, Listener, Rules, Server, Service};
@@ -18,6 +15,11 @@ use http::{Method, Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
+
+#[path = "support/rules.rs"]
+mod rules;
+
+use rules::rules;
 
 const SOON: Duration = Duration::from_secs(20);
 const MIB: usize = 1 << 20;
@@ -58,14 +60,9 @@ struct Client {
 async fn connect(settings: &[u8]) -> Client {
     let short = Duration::from_millis(200);
     let rate = Rate { bytes_per_second: 1000, grace: short, pause: short };
-    let rules = Rules {
-        origins: Origins::new("auto", "none", "127.0.0.1").expect("hosts"),
-        codes: Codes::new([("invalid_request", 400)]),
-        limits: Limits { head_bytes: 16 << 10, fields: 100 },
-        deadlines: Deadlines { head: short, idle: SOON, body: rate, body_whole: SOON, read: rate, drain: short },
-        shares: Shares { connections: 10, per_address: 10, unsent: 1 << 30 },
-        proxies: Arc::default(),
-    };
+    let base = rules(SOON);
+    let rules =
+        Rules { deadlines: Deadlines { head: short, body: rate, read: rate, drain: short, ..base.deadlines }, ..base };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let budget = Budget::new(Capacity { total: MIB, per_address: MIB, largest: MIB }, Arc::default());

@@ -9,13 +9,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use coregw_front::budget::Arriving;
-use coregw_front::crowd::Shares;
-use coregw_front::framing::Limits;
 use coregw_front::guard::Deadlines;
-use coregw_front::origins::Origins;
 use coregw_front::pace::Rate;
 use coregw_front::peers::{LOOPBACK, Proxies};
-use coregw_front::problem::{Codes, Problem};
+use coregw_front::problem::Problem;
 use coregw_front::proxy::Upstream;
 use coregw_front::server::{Answer, Listener, Rules, Server, Service};
 use coregw_front::tls::Tls;
@@ -26,6 +23,11 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::oneshot;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+#[path = "support/rules.rs"]
+mod rules;
+
+use rules::{codes, rules};
 
 const SOON: Duration = Duration::from_secs(30);
 const RATE: Rate = Rate { bytes_per_second: 1000, grace: SOON, pause: SOON };
@@ -45,11 +47,7 @@ impl Service for Echo {
         if let Some(upstream) = self.0.as_ref().filter(|_| path.starts_with("/cold")) {
             return match upstream.send(request, client).await {
                 Ok(response) => response,
-                Err(failure) => {
-                    let problem = Problem::from(failure);
-                    let codes = Codes::new([("unavailable", 503), ("invalid_request", 400)]);
-                    problem.response(&codes).map(Answer::from)
-                }
+                Err(failure) => Problem::from(failure).response(&codes()).map(Answer::from),
             };
         }
         if path == "/panic" {
@@ -77,14 +75,9 @@ async fn start(upstream: Option<PathBuf>) -> Running {
 
 async fn start_with(upstream: Option<PathBuf>, listen: impl FnOnce(TcpListener) -> Listener) -> Running {
     let second = Duration::from_secs(1);
-    let rules = Rules {
-        origins: Origins::new("auto", "none", "127.0.0.1").expect("hosts"),
-        codes: Codes::new([("invalid_request", 400), ("misdirected_request", 421), ("forbidden_origin", 403)]),
-        limits: Limits { head_bytes: 16 << 10, fields: 100 },
-        deadlines: Deadlines { head: SOON, idle: SOON, body: RATE, body_whole: SOON, read: RATE, drain: 5 * second },
-        shares: Shares { connections: 10, per_address: 10, unsent: 1 << 30 },
-        proxies: Arc::new(Proxies::new(LOOPBACK).expect("networks")),
-    };
+    let base = rules(SOON);
+    let deadlines = Deadlines { body: RATE, read: RATE, drain: second, ..base.deadlines };
+    let rules = Rules { deadlines, proxies: Arc::new(Proxies::new(LOOPBACK).expect("networks")), ..base };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let listener = listen(listener);
@@ -158,15 +151,87 @@ async fn each_request_has_its_answer_and_a_malformed_one_is_the_last() {
     }
 }
 
+/// A server that answers each head at once with 401, and reads no body.
+async fn refuse_heads(listener: UnixListener) {
+    loop {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        tokio::spawn(async move {
+            let mut received = Vec::new();
+            while !received.windows(4).any(|window| window == b"\r\n\r\n") {
+                if stream.read_buf(&mut received).await.is_ok_and(|size| size == 0) {
+                    return;
+                }
+            }
+            stream.write_all(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 4\r\n\r\nnope").await.expect("it is read");
+            std::future::pending::<()>().await;
+        });
+    }
+}
+
 #[tokio::test]
-async fn an_early_answer_reaches_a_client_that_still_sends() {
+async fn an_early_answer_reaches_a_client_that_still_sends_and_is_the_last() {
+    let folder = fresh_folder("early");
+    let listener = UnixListener::bind(folder.join("socket")).expect("a socket");
+    tokio::spawn(refuse_heads(listener));
+    let running = start(Some(folder.join("socket"))).await;
+    let long = "x".repeat(3_000_000);
+    for (path, status) in [("early", "413"), ("cold", "401")] {
+        let head = format!("POST /{path} HTTP/1.1\r\nHost: localhost\r\n");
+        for body in [
+            format!("Content-Length: 3000000\r\n\r\n{long}{GET}"),
+            format!("Transfer-Encoding: chunked\r\n\r\n2dc6c0\r\n{long}\r\n0\r\n\r\n{GET}"),
+        ] {
+            for _ in 0..3 {
+                let received = exchange(&running, format!("{head}{body}").as_bytes()).await;
+                assert_eq!(statuses(&received), [status], "{path}");
+                assert!(received.contains("\r\nconnection: close\r\n"), "{received}");
+            }
+        }
+        // What has arrived is discarded, and the connection goes on.
+        let received = exchange(&running, format!("{head}Content-Length: 3\r\n\r\nabc{GET}").as_bytes()).await;
+        assert_eq!(statuses(&received), [status, "200"], "{path}");
+        assert!(!received.contains("connection: close"), "{received}");
+    }
+    std::fs::remove_dir_all(&folder).expect("a folder");
+}
+
+#[tokio::test]
+async fn who_sends_without_end_after_an_early_answer_is_left() {
     let running = start(None).await;
-    for _ in 0..5 {
-        let sent = format!(
-            "POST /early HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000\r\n\r\n{}",
-            "x".repeat(3_000_000)
-        );
-        assert_eq!(statuses(&exchange(&running, sent.as_bytes()).await), ["413"]);
+    let chunked = "Transfer-Encoding: chunked\r\n\r\n";
+    let endless: [(&str, &str, &str, &[u8]); 7] = [
+        ("early", "Content-Length: 9000000000000\r\n\r\n", "", b"0123456789"),
+        ("early", chunked, "", b"5\r\nhello\r\n"),
+        ("early", chunked, "0\r\n", b"a: b\r\n"),
+        ("early", chunked, "1;", b"x"),
+        ("y", chunked, "0\r\n", b"a: b\r\n"),
+        ("y", chunked, "1;", b"x"),
+        ("y", chunked, "", b"1;x=y\r\na\r\n"),
+    ];
+    for (path, fields, start, piece) in endless {
+        let mut connection = TcpStream::connect(running.address).await.expect("a connection");
+        let head = format!("POST /{path} HTTP/1.1\r\nHost: localhost\r\n{fields}{start}");
+        connection.write_all(head.as_bytes()).await.expect("room");
+        let mut received = Vec::new();
+        if path == "early" {
+            connection.read_buf(&mut received).await.expect("an answer");
+        }
+        let (mut reading, mut writing) = connection.into_split();
+        let answer = tokio::spawn(async move {
+            let _ = reading.read_to_end(&mut received).await; // it may end by a reset
+            String::from_utf8_lossy(&received).into_owned()
+        });
+        let pieces = piece.repeat(1000);
+        let sending = async {
+            loop {
+                writing.write_all(&pieces).await?;
+            }
+        };
+        let ended: Result<(), std::io::Error> = tokio::time::timeout(SOON, sending).await.expect("an end");
+        assert!(ended.is_err());
+        let received = answer.await.expect("no panic");
+        // A fault of the body says more than the answer of the service, unless that was sent before.
+        assert_eq!(statuses(&received), [if path == "early" { "413" } else { "400" }], "{head}");
     }
 }
 

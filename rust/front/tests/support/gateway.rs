@@ -10,28 +10,23 @@ use bytes::Bytes;
 use coregw_core::PageCache;
 use coregw_front::budget::{Arriving, Budget, Capacity};
 use coregw_front::counts::{Counts, RequestLog};
-use coregw_front::crowd::Shares;
 use coregw_front::driver::{Driver, DriverLimits};
-use coregw_front::framing::Limits;
 use coregw_front::gateway::{Gateway, GatewayParts};
-use coregw_front::guard::Deadlines;
 use coregw_front::hot::BodyLimits;
-use coregw_front::origins::Origins;
-use coregw_front::pace::Rate;
 use coregw_front::peers::{LOOPBACK, Proxies};
 use coregw_front::problem::Codes;
 use coregw_front::reads::{Failure, Found, Reads};
-use coregw_front::server::{Answer, Listener, Rules, Server, Service};
+use coregw_front::server::{Answer, Listener, Server, Service};
 use http::{HeaderName, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 
+use super::rules::{codes, rules};
 use super::store::Stored;
 
 pub const SOON: Duration = Duration::from_secs(30);
-const RATE: Rate = Rate { bytes_per_second: 0, grace: SOON, pause: SOON };
 
 /// What the application would answer.
 struct Cold;
@@ -126,28 +121,6 @@ impl Drop for Running {
     }
 }
 
-/// The codes of errors, as the application gives them.
-fn codes() -> Codes {
-    Codes::new([
-        ("invalid_request", 400),
-        ("invalid_cid", 400),
-        ("invalid_path", 400),
-        ("unknown_profile", 400),
-        ("kind_mismatch", 400),
-        ("too_large", 413),
-        ("unsupported_media_type", 415),
-        ("root_not_found", 404),
-        ("path_not_found", 404),
-        ("payload_not_found", 404),
-        ("page_not_found", 404),
-        ("precondition_failed", 412),
-        ("range_not_satisfiable", 416),
-        ("misdirected_request", 421),
-        ("internal", 500),
-        ("unavailable", 503),
-    ])
-}
-
 fn one_thread(count: usize, work: &(dyn Fn(usize) + Sync)) {
     (0..count).for_each(work);
 }
@@ -179,17 +152,9 @@ pub async fn start(stored: Stored, options: Options) -> Running {
         is_traced: false,
         for_each: one_thread,
     };
-    let rules = Rules {
-        origins: Origins::new("auto", "none", "127.0.0.1").expect("hosts"),
-        codes: codes.clone(),
-        limits: Limits { head_bytes: 16 << 10, fields: 100 },
-        deadlines: Deadlines { head: SOON, idle: SOON, body: RATE, body_whole: SOON, read: RATE, drain: SOON },
-        shares: Shares { connections: 1000, per_address: 1000, unsent: 1 << 30 },
-        proxies: Arc::default(),
-    };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    let server = Server::new(Gateway::new(parts, Cold), rules);
+    let server = Server::new(Gateway::new(parts, Cold), rules(SOON));
     tokio::spawn(async move { server.serve(vec![Listener::Tcp(listener)], std::future::pending(), SOON).await });
     Running { address, store, cache, reads, counts, log, codes, threads }
 }
