@@ -276,8 +276,11 @@ class Application(Litestar):
                 counts_of(request["method"], request.get("path_template")).add(status, took, size)
 
 
-def _check_write_access(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """Litestar's guard of its routes. Raises `CoregwError` if a request may not use one."""
+async def _check_write_access(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """Litestar's guard of its routes. Raises `CoregwError` if a request may not use one.
+
+    It awaits nothing; but Litestar would call a synchronous one in a thread, which took half of a short request.
+    """
     scope = cast("HTTPScope", connection.scope)  # there are no routes of another type
     description = description_of(handler.opt, scope["method"])
     if description is not None:
