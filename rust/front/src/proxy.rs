@@ -32,10 +32,11 @@ use crate::server::{Answer, Service};
 /// Unused connections that are kept.
 const MAX_IDLE: usize = 64;
 /// Fields that concern one connection only (RFC 9110 section 7.6.1), and Expect, which the front meets itself.
-const HOP_BY_HOP: [HeaderName; 8] = [
+const HOP_BY_HOP: [HeaderName; 9] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("http2-settings"),
     header::TE,
     header::TRAILER,
     header::TRANSFER_ENCODING,
@@ -43,15 +44,11 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     header::EXPECT,
 ];
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// What clients say of themselves, and the server would believe of the front.
-const FORWARDED: [HeaderName; 6] = [
-    FORWARDED_FOR,
-    header::FORWARDED,
-    HeaderName::from_static("x-real-ip"),
-    HeaderName::from_static("x-forwarded-host"),
-    HeaderName::from_static("x-forwarded-proto"),
-    HeaderName::from_static("x-forwarded-port"),
-];
+/// What clients say of themselves, and the server would believe of the front, besides all `x-forwarded-`.
+const FORWARDED: [HeaderName; 2] = [header::FORWARDED, HeaderName::from_static("x-real-ip")];
+const FORWARDED_PREFIX: &str = "x-forwarded-";
+/// The Host of a request that has none, which only HTTP/1.0 allows.
+const NO_HOST: HeaderValue = HeaderValue::from_static("localhost");
 
 /// A server behind a Unix socket, with the connections to it.
 pub struct Upstream {
@@ -105,9 +102,8 @@ impl Upstream {
         let (mut head, body) = request.into_parts();
         head.version = Version::HTTP_11;
         leave_out_hop_by_hop(&mut head.headers);
-        for name in &FORWARDED {
-            head.headers.remove(name);
-        }
+        leave_out_forwarded(&mut head.headers);
+        head.headers.entry(header::HOST).or_insert(NO_HOST);
         if let Some(client) = client
             && let Ok(address) = HeaderValue::from_str(&client.ip().to_canonical().to_string())
         {
@@ -361,6 +357,14 @@ impl AsyncWrite for Pipe {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+fn leave_out_forwarded(headers: &mut HeaderMap) {
+    let is_forwarded = |name: &&HeaderName| name.as_str().starts_with(FORWARDED_PREFIX);
+    let named: Vec<HeaderName> = headers.keys().filter(is_forwarded).cloned().collect();
+    for name in named.iter().chain(&FORWARDED) {
+        headers.remove(name);
     }
 }
 

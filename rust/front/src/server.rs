@@ -227,9 +227,10 @@ impl<S: Service> Server<S> {
             }
         };
         // Of a body that the service has not read, hyper takes what has arrived, at once or not at all.
-        let is_unread = || member.has_body() && !(is_sized && member.arrived() >= number);
+        let is_unread = || member.arrived() < number || (member.has_body() && !is_sized);
         if version == Version::HTTP_10 || (version == Version::HTTP_11 && is_unread()) {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            *response.version_mut() = version; // otherwise hyper adds that the connection is kept, to please the client
         }
         open.answer();
         Held::response(response, is_head, open)
