@@ -97,7 +97,7 @@ def test_the_base_package_imports_the_standard_library_only(part: str) -> None:
         ("messages", "server"),
         ("engine", "server"),
         ("gateway", "otel"),
-        ("gateway/http", "server"),
+        ("gateway/app.py", "server"),
         ("gateway/routes", "server"),
         ("gateway/server.py", "server"),
         ("plants", "server"),

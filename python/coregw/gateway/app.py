@@ -24,11 +24,12 @@ from coregw.errors import Unauthorized
 from coregw.gateway.access import WRITE_TOKEN_VARIABLE, AccessToken, WriteAccess, warn_of_open_writes
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import description_of
-from coregw.gateway.http.replies import Problem, Reply, handle_exception, problem_of
-from coregw.gateway.http.requests import header_bytes
+from coregw.gateway.limits.peers import Peers, Proxies
 from coregw.gateway.logs import CURRENT, AccessLog
 from coregw.gateway.metrics import counts_of
 from coregw.gateway.openapi import build_document
+from coregw.gateway.replies import Problem, Reply, handle_exception, problem_of
+from coregw.gateway.requests import header_bytes
 from coregw.gateway.routes import health, ipfs, objects, pages, payloads, publications, queries, roots
 from coregw.gateway.routes.publications import TOKEN_VARIABLE, admin_router
 from coregw.gateway.settings import Settings
@@ -153,6 +154,7 @@ def _compose(
     """Return the application without a gateway, which has to be in its state when requests arrive."""
     rules = Rules(
         Origins(settings.hosts, settings.allow_origin, settings.host),
+        Proxies(settings.proxies),
         admin_token,
         headers=response_headers(settings.allow_origin),
         access_log=settings.access_log,
@@ -176,6 +178,7 @@ class Rules:
         origins: Which hosts requests may name, and which web pages may write. It is checked here although a server may
             have done so: an application cannot know that, a check takes about a microsecond, and without one any page
             that somebody visits could read from, or write to, a gateway on that person's machine.
+        proxies: The addresses of clients to which no limit per address applies.
         token: What requests for the administration must carry, unknown paths below it included; None without it.
         is_private: Whether all requests need the token.
         headers: Returns the headers of all responses to requests for a path.
@@ -183,6 +186,7 @@ class Rules:
     """
 
     origins: Origins
+    proxies: Proxies
     token: AccessToken | None = None
     is_private: bool = False
     headers: Callable[[str], _Headers] = lambda _: _HEADERS
@@ -208,7 +212,7 @@ class Application(Litestar):
     """A Litestar application that treats all requests by the same rules, also those that have no route.
 
     Litestar's middleware and guards run after routing, so a 404 or a 405 has none. What must hold for these as well is
-    done here, around the application: access, headers, counts, and the access log.
+    done here, around the application: access, headers, counts, shares of addresses, and the access log.
 
     Args:
         rules: What is done with every request.
@@ -234,9 +238,9 @@ class Application(Litestar):
             debug=False,
         )
         self._rules = rules
-        self._entry: ASGIApp = self._answer
+        self._entry: ASGIApp = Peers(self._answer, rules.proxies)
         if rules.access_log:
-            self._entry = AccessLog(self._answer)
+            self._entry = AccessLog(self._entry)
         self._outermost: ASGIApp = self._entry
 
     def wrap(self, wrapper: Callable[[ASGIApp], ASGIApp]) -> None:

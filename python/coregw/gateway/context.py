@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from coregw.engine import Engine
 from coregw.gateway.access import WriteAccess
-from coregw.gateway.http.requests import Bodies, check_json_type, query_parameters
 from coregw.gateway.limits.descriptors import max_spools
 from coregw.gateway.limits.memory import BodyMemory
 from coregw.gateway.limits.slots import Slots
+from coregw.gateway.requests import Bodies, check_json_type, query_parameters
 from coregw.gateway.settings import Settings
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ from coregw._core import Front, FrontLimits, Listener, ReadBatch, StoreReads
 from coregw.engine import Engine
 from coregw.engine.pages import INCOMPLETE
 from coregw.errors import ERROR_CODES, CoregwError, PayloadNotFound, StoreDamaged, Unavailable
-from coregw.gateway.limits.peers import Peers, Proxies
 from coregw.gateway.listener import UPSTREAM_IDLE_SECONDS, serving
 from coregw.gateway.logs import log_hot_request
 from coregw.gateway.settings import Settings
@@ -89,9 +88,7 @@ async def serve_front(
         path = stack.enter_context(_private_folder()) / _SOCKET
         private = stack.enter_context(_listen_at(path))
         patience = settings.shutdown_seconds
-        await stack.enter_async_context(
-            serving(private, Peers(app, Proxies(settings.proxies)), patience=patience, is_private=True)
-        )
+        await stack.enter_async_context(serving(private, app, patience=patience, is_private=True))
         front = _new_front(settings, engine, reads, fields, path)
         visit = _visit_of(engine.store, reads.small_payload_bytes, asyncio.get_running_loop())
         threads = [

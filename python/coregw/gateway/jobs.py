@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from coregw.errors import CoregwError, Unavailable
-from coregw.gateway.http.replies import Reply, problem_of
+from coregw.gateway.replies import Reply, problem_of
 from coregw.messages import ErrorBody
 from coregw.messages.management import Progress, ProgressCallback
 from coregw.text import encode_json

@@ -20,10 +20,10 @@ from coregw.errors import CoregwError, InvalidInput, Unavailable
 from coregw.gateway.collectors import WorkerReports
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import DESCRIPTION, Description
-from coregw.gateway.http.replies import Reply, json_reply
-from coregw.gateway.http.requests import query_parameters
 from coregw.gateway.jobs import Job, Jobs, RunningJob
 from coregw.gateway.metrics import Source
+from coregw.gateway.replies import Reply, json_reply
+from coregw.gateway.requests import query_parameters
 from coregw.gateway.stores import shared_variables
 from coregw.messages import Message, decode, encode
 from coregw.messages.management import (

@@ -30,12 +30,13 @@ from coregw.gateway.collectors import database_samples, engine_source, job_sampl
 from coregw.gateway.context import Gateway
 from coregw.gateway.control import control_file, listen_for_control
 from coregw.gateway.description import DESCRIPTION, Description
-from coregw.gateway.http.replies import Reply
-from coregw.gateway.http.requests import query_parameters
+from coregw.gateway.limits.peers import Proxies
 from coregw.gateway.listener import listen, serving, url_of
 from coregw.gateway.maintenance import Management
 from coregw.gateway.metrics import Sample, Sums, expose, number
 from coregw.gateway.openapi import MANAGEMENT, build_document
+from coregw.gateway.replies import Reply
+from coregw.gateway.requests import query_parameters
 from coregw.gateway.routes import health, pages, publications
 from coregw.gateway.routes.publications import admin_router
 from coregw.gateway.settings import MIB, Settings
@@ -169,6 +170,7 @@ def create_management_app(
     hosts, (host, _) = settings.hosts, settings.management_host_and_port or (settings.host, 0)
     rules = Rules(
         Origins("*" if is_private else hosts, settings.allow_origin, host),
+        Proxies(settings.proxies),
         token,
         is_private=is_private,
         access_log=settings.access_log,

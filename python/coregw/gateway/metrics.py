@@ -296,7 +296,7 @@ class RouteCounts:
 _ROUTES: Final[dict[tuple[str, str], RouteCounts]] = {}
 
 REFUSALS: Final[Counter[str]] = Counter()
-"""Refused requests by reason: a key of `coregw.errors.ERROR_CODES`, or a word of `coregw.gateway.http.connection`."""
+"""Refused requests by reason: a key of `coregw.errors.ERROR_CODES`."""
 
 BODIES: Final = Histogram()
 """Sizes of complete request bodies."""

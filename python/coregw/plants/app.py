@@ -18,10 +18,10 @@ from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 
 from coregw.errors import CoregwError, InvalidInput, TooLarge, Unavailable
 from coregw.gateway.access import AccessToken
-from coregw.gateway.http.replies import problem_of
-from coregw.gateway.http.requests import check_json_type, query_parameters
 from coregw.gateway.listener import listen, url_of
 from coregw.gateway.logs import AccessLog
+from coregw.gateway.replies import problem_of
+from coregw.gateway.requests import check_json_type, query_parameters
 from coregw.gateway.settings import Settings
 from coregw.plants.messages import Error, Plant, decode_plant, document, encode
 from coregw.store import Store, Table

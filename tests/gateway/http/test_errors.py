@@ -15,7 +15,7 @@ import serving
 from admin_support import AUTHORIZATION
 from coregw import payload_cid
 from coregw.errors import ERROR_CODES, Conflict, StorageFull, StoreDamaged, Unauthorized, Unavailable
-from coregw.gateway.http.replies import problem_of
+from coregw.gateway.replies import problem_of
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
 from tables import rows

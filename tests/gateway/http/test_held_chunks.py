@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from coregw.gateway.http.replies import Reply, gated
 from coregw.gateway.limits.peers import Peer
 from coregw.gateway.limits.slots import Slots
+from coregw.gateway.replies import Reply, gated
 
 STREAMS = 20
 

@@ -22,9 +22,9 @@ from coregw import Map, payload_cid
 from coregw.engine import Engine
 from coregw.errors import InvalidInput, Unavailable
 from coregw.gateway.control import control_file
-from coregw.gateway.http.replies import Reply
 from coregw.gateway.jobs import Jobs, Outcome
 from coregw.gateway.management import serve_management
+from coregw.gateway.replies import Reply
 from coregw.gateway.settings import Settings
 from coregw.messages.management import Progress, ProgressCallback
 from coregw.store.memory import MemoryStore

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from coregw import verify_read, verify_resolve
-from coregw.gateway.http.replies import IMMUTABLE
+from coregw.gateway.replies import IMMUTABLE
 from tables import rows
 
 Refusal = Callable[[httpx2.Response, int, str], str]

@@ -12,8 +12,8 @@ from coregw._core import __version__
 from coregw.errors import Unavailable
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import DESCRIPTION, Description
-from coregw.gateway.http.replies import Reply, json_reply
-from coregw.gateway.http.requests import query_parameters
+from coregw.gateway.replies import Reply, json_reply
+from coregw.gateway.requests import query_parameters
 from coregw.messages import Health, Readiness, encode
 
 __all__ = ["handlers"]

@@ -22,8 +22,8 @@ from coregw.engine.objects import RAW_CODEC, Scope
 from coregw.errors import InvalidInput, NotFound
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import CAR, DESCRIPTION, OCTETS, Description, Parameter
-from coregw.gateway.http.replies import CONDITIONS, IMMUTABLE, Problem, Reply, Representation, conditional, gated
-from coregw.gateway.http.requests import header, header_bytes, query_parameters
+from coregw.gateway.replies import CONDITIONS, IMMUTABLE, Problem, Reply, Representation, conditional, gated
+from coregw.gateway.requests import header, header_bytes, query_parameters
 
 __all__ = ["handlers"]
 

@@ -13,9 +13,9 @@ from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations
 
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import CAR, DESCRIPTION, OCTETS, Description
-from coregw.gateway.http.replies import Reply, Representation, described, gated
-from coregw.gateway.http.requests import query_parameters
 from coregw.gateway.limits.peers import peer_of
+from coregw.gateway.replies import Reply, Representation, described, gated
+from coregw.gateway.requests import query_parameters
 from coregw.messages.payloads import GetPagesRequest
 
 __all__ = ["handlers"]

@@ -17,8 +17,8 @@ from litestar import Request, route
 
 from coregw._core import __version__
 from coregw.gateway.description import DESCRIPTION, Description
-from coregw.gateway.http.replies import CONDITIONS, Reply, conditional, json_reply
-from coregw.gateway.http.requests import header, preferred, query_parameters
+from coregw.gateway.replies import CONDITIONS, Reply, conditional, json_reply
+from coregw.gateway.requests import header, preferred, query_parameters
 from coregw.messages import encode
 from coregw.messages.common import About
 

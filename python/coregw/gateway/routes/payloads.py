@@ -13,9 +13,9 @@ from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations
 
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import CAR, DESCRIPTION, JSON, OCTETS, Description, Parameter
-from coregw.gateway.http.replies import Reply, Representation, described, gated, json_reply
-from coregw.gateway.http.requests import check_payload_type, declared_length, has_media_type, query_parameters
 from coregw.gateway.limits.peers import peer_of
+from coregw.gateway.replies import Reply, Representation, described, gated, json_reply
+from coregw.gateway.requests import check_payload_type, declared_length, has_media_type, query_parameters
 from coregw.messages import CasCreated, encode
 from coregw.messages.payloads import GetBatchRequest, HasBatchRequest, HasBatchResult
 from coregw.store import CHUNK_BYTES

@@ -20,8 +20,8 @@ from msgspec import UNSET, Struct
 from coregw.errors import Conflict, InvalidInput
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import DESCRIPTION, Description, Parameter
-from coregw.gateway.http.replies import CONDITIONS, UNCACHED, Reply, conditional, json_reply
-from coregw.gateway.http.requests import header, query_integer, query_parameters
+from coregw.gateway.replies import CONDITIONS, UNCACHED, Reply, conditional, json_reply
+from coregw.gateway.requests import header, query_integer, query_parameters
 from coregw.messages import MAX_INTEGER, decode, encode
 from coregw.messages.management import MAX_RECORDS, PublishedRecord, PublishedRecords, PublishRequest, RecordHistory
 from coregw.messages.query import PublicationProof, SignedCheckpoint, UnsignedPublication

@@ -22,8 +22,8 @@ from coregw.engine import Engine, Verdict
 from coregw.errors import InvalidInput, NotFound
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import DESCRIPTION, JSON, OCTETS, Description, Parameter
-from coregw.gateway.http.replies import CONDITIONS, IMMUTABLE, Problem, Reply, conditional, json_reply
-from coregw.gateway.http.requests import preferred, query_parameters
+from coregw.gateway.replies import CONDITIONS, IMMUTABLE, Problem, Reply, conditional, json_reply
+from coregw.gateway.requests import preferred, query_parameters
 from coregw.messages import (
     MAX_INTEGER,
     ListIndexQuery,

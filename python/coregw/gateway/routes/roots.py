@@ -19,8 +19,10 @@ from coregw._core import Cid
 from coregw.errors import InvalidInput
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import CAR, DESCRIPTION, JSON_LINES, Description, Parameter
-from coregw.gateway.http.replies import Reply, json_reply
-from coregw.gateway.http.requests import (
+from coregw.gateway.limits.arrival import arrival_of
+from coregw.gateway.limits.peers import peer_of
+from coregw.gateway.replies import Reply, json_reply
+from coregw.gateway.requests import (
     check_content_coding,
     declared_length,
     has_media_type,
@@ -28,8 +30,6 @@ from coregw.gateway.http.requests import (
     query_integer,
     query_parameters,
 )
-from coregw.gateway.limits.arrival import arrival_of
-from coregw.gateway.limits.peers import peer_of
 from coregw.gateway.settings import MIB
 from coregw.messages import ArcMap, MutationReceipt, MutationRequest, RootCreated
 from coregw.messages.roots import MAX_WHOLE_CAR_BYTES, CarTaken, Completeness

@@ -29,9 +29,9 @@ from coregw.engine import StoredPayload
 from coregw.errors import ERROR_CODES, CoregwError, StoreDamaged
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import OCTETS, Description
-from coregw.gateway.http.requests import header_bytes
 from coregw.gateway.logs import REQUEST_ID_HEADER, loggable_path, request_id
 from coregw.gateway.metrics import REFUSALS
+from coregw.gateway.requests import header_bytes
 from coregw.messages import ErrorBody, encode
 from coregw.text import without_surrogates
 

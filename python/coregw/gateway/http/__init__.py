@@ -1,1 +1,0 @@
-"""HTTP below the routes: requests and their bodies, responses, and connections."""
