@@ -598,7 +598,8 @@ impl Queue {
 
     /// Tells the requests of a batch that it failed, or reads them again, each alone.
     fn fail(&mut self, flight: Flight, failure: &Failure) {
-        let is_final = flight.is_repeated || self.is_closed || matches!(failure, Failure::Unavailable(_));
+        let is_of_all = self.is_closed || matches!(failure, Failure::Unavailable(_));
+        let is_final = flight.is_repeated || is_of_all || self.is_of_one_request(&flight);
         if let Some((id, _)) = flight.alone {
             self.drop_part(id, failure);
         } else {
@@ -618,14 +619,21 @@ impl Queue {
         for wish in flight.wishes {
             if is_final { wish.fail(failure.clone()) } else { self.alone.push_back(Alone::Wish(wish)) }
         }
-        let is_only = flight.chunks.len() == 1;
+        let is_only_chunk = flight.chunks.len() == 1;
         for chunk in flight.chunks {
-            if is_final || is_only {
+            if is_final || is_only_chunk {
                 let _ = chunk.reply.send(Err(failure.clone())); // the client may have left
             } else {
                 self.alone.push_back(Alone::Chunk(chunk));
             }
         }
+    }
+
+    /// Whether nobody else wanted anything of a batch.
+    fn is_of_one_request(&self, flight: &Flight) -> bool {
+        let entries = flight.pages.iter().filter_map(|wanted| self.entries.get(&wanted.digest));
+        let parts: HashSet<u64> = entries.flat_map(|entry| entry.waiters.iter().map(|waiter| waiter.part)).collect();
+        parts.len() + flight.wishes.len() + flight.chunks.len() <= 1
     }
 
     fn drop_part(&mut self, id: u64, failure: &Failure) {
