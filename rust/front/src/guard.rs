@@ -118,6 +118,8 @@ pub struct Guarded<S: Stream> {
     is_flushed: bool,
     /// Bytes of [`OWN_VERSION`] that were written instead of the other.
     versioned: usize,
+    /// Whether the end is told to the reader as soon as all is flushed.
+    ends_when_flushed: bool,
     /// Whether the client has closed its sending side, and when it is looked at next whether it has gone.
     has_ended: bool,
     next_look: Option<Instant>,
@@ -142,6 +144,7 @@ impl<S: Stream> Guarded<S> {
             writing: Pace::new(deadlines.read),
             is_flushed: true,
             versioned: 0,
+            ends_when_flushed: false,
             has_ended: false,
             next_look: None,
             is_probed: false,
@@ -255,6 +258,12 @@ impl<S: Stream> Guarded<S> {
         }
     }
 
+    /// Ready when nothing that was written is left: at the end of what it reads, hyper drops that.
+    fn poll_end(&mut self) -> Poll<io::Result<()>> {
+        self.ends_when_flushed = !self.is_flushed;
+        if self.is_flushed { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
     /// Passes on what may pass. Ready without bytes when nothing follows.
     fn poll_passing(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
@@ -280,14 +289,15 @@ impl<S: Stream> Guarded<S> {
                 return Poll::Ready(Ok(()));
             }
             if self.has_ended && !self.is_unchecked {
-                return Poll::Ready(Ok(()));
+                return self.poll_end();
             }
             if self.held.is_empty() {
                 let before = buf.filled().len();
                 ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
                 let read = buf.filled().len() - before;
                 if read == 0 {
-                    return Poll::Ready(Ok(()));
+                    self.has_ended = true;
+                    continue;
                 }
                 let passing = self.judge(&buf.filled()[before..]);
                 if self.rest.is_none() {
@@ -299,7 +309,8 @@ impl<S: Stream> Guarded<S> {
                 }
             } else {
                 if !self.is_unchecked && ready!(self.poll_fill(cx))? == 0 {
-                    return Poll::Ready(Ok(())); // in the middle of a head
+                    self.has_ended = true; // in the middle of a head
+                    continue;
                 }
                 let held = std::mem::take(&mut self.held);
                 self.passing = self.judge(&held);
@@ -402,6 +413,9 @@ impl<S: Stream> AsyncWrite for Guarded<S> {
         let polled = Pin::new(&mut this.stream).poll_flush(cx).map_ok(|()| 0);
         ready!(this.wrote(cx, polled))?;
         this.is_flushed = true;
+        if this.ends_when_flushed {
+            cx.waker().wake_by_ref(); // the reader is in the same task
+        }
         if this.member.is_idle() {
             this.writing.restart(); // within answers, what was read counts, however often they are flushed
         }

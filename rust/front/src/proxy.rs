@@ -31,6 +31,8 @@ use crate::server::{Answer, Service};
 
 /// Unused connections that are kept.
 const MAX_IDLE: usize = 64;
+/// Bytes of a request that wait for the server, and of a response that wait for the client; and the longest head of one.
+const BUFFER_BYTES: usize = 64 << 10;
 /// Fields that concern one connection only (RFC 9110 section 7.6.1), and Expect, which the front meets itself.
 const HOP_BY_HOP: [HeaderName; 9] = [
     header::CONNECTION,
@@ -149,7 +151,9 @@ impl Upstream {
 
     async fn connect(&self) -> io::Result<Link> {
         let stream = UnixStream::connect(&self.path).await?;
-        let (sender, connection) = http1::handshake(TokioIo::new(Pipe(stream))).await.map_err(io::Error::other)?;
+        let mut builder = http1::Builder::new();
+        let handshake = builder.max_buf_size(BUFFER_BYTES).handshake(TokioIo::new(Pipe(stream)));
+        let (sender, connection) = handshake.await.map_err(io::Error::other)?;
         Ok(Link { sender, connection: Box::pin(connection) })
     }
 

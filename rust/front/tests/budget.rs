@@ -97,6 +97,24 @@ async fn a_body_that_is_too_long_is_refused_as_soon_as_that_is_known() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_body_may_have_all_of_the_budget_and_no_byte_more() {
+    for (size, expected) in [(8 * MIB, Ok(8 * MIB)), (8 * MIB + 1, Err("unavailable"))] {
+        let budget = budget(8 * MIB, MIB, 8 * MIB);
+        let (sender, reading) = read(&budget, ONE, None, 16 * MIB);
+        let (mut left, mut number) = (size, 0);
+        while left > 0 {
+            number += 1;
+            let chunk = left.min(7919 * number);
+            left -= chunk;
+            sender.send(chunk).expect("it is read");
+        }
+        drop(sender);
+        assert_eq!(code(reading).await, expected, "{size}");
+        assert_eq!(budget.held(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_body_may_neither_stall_nor_trickle_nor_take_too_long() {
     let budget = budget(8 * MIB, 8 * MIB, MIB);
     // Bytes in each second, and when it ends: after the grace period; as 100 bytes earn a tenth of a second; after all.

@@ -282,6 +282,26 @@ async fn a_client_that_has_gone_is_noticed_and_one_that_ends_its_side_is_answere
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_end_is_told_when_the_answer_was_sent() {
+    for (head, rest) in [(GET, &b""[..]), (GET, b"GET /")] {
+        let (mut client, mut guard) = connect();
+        send(&mut client, &[head, rest].concat()).await;
+        expect(&mut guard, head).await;
+        drop(begin(&guard)); // its last bytes are written after the answer counts as complete
+        client.shutdown().await.expect("it is open");
+        let written = guard.guarded.write(&[7; 100_000]).await.expect("room");
+        let writing = timeout(Duration::from_secs(1), guard.guarded.write_all(&[7; 1000])).await;
+        assert!(writing.is_err(), "{written} bytes fill the pipe");
+        let early = timeout(Duration::from_secs(1), guard.guarded.read(&mut [0; 10])).await;
+        assert!(early.is_err(), "the client is still reading");
+        let reading = tokio::spawn(async move { client.read_exact(&mut vec![0; 64 << 10]).await.map(|_| client) });
+        guard.guarded.flush().await.expect("it is read");
+        assert_eq!(seconds_to_the_end(&mut guard).await, (0.0, None));
+        reading.await.expect("no panic").expect("the answer");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_sent_into_an_answer_or_to_clients_of_http_1_0() {
     for (head, is_answering) in [(GET, true), (&b"GET / HTTP/1.0\r\n\r\n"[..], false)] {
         let (mut client, mut guard) = connect();

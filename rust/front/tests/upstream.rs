@@ -161,6 +161,23 @@ async fn a_client_that_has_ended_its_side_gets_its_answer() {
 }
 
 #[tokio::test]
+async fn a_client_that_has_ended_its_side_gets_all_of_a_long_answer() {
+    let running = start("long").await;
+    let mut client = running.connect(GET).await;
+    client.shutdown().await.expect("it is open");
+    let mut stream = running.accept().await;
+    let answering = tokio::spawn(async move {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 20000000\r\n\r\n").await.expect("it is read");
+        stream.write_all(&[b'x'; 20_000_000]).await.expect("it is read");
+        stream
+    });
+    tokio::time::sleep(Duration::from_millis(500)).await; // it fills what is between
+    let (received, is_whole) = everything(client).await;
+    assert!(is_whole && received.split_once("\r\n\r\n").is_some_and(|(_, body)| body.len() >= 20_000_000));
+    answering.await.expect("no panic");
+}
+
+#[tokio::test]
 async fn an_answer_without_length_is_framed_for_its_client() {
     let running = start("framed").await;
     for answer in [
