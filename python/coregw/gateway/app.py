@@ -257,6 +257,7 @@ class Application(Litestar):
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, and count the response by the template of its route."""
         request = cast("HTTPScope", scope)
+        request["path"], request["root_path"] = _own_path(request), ""  # so Litestar routes what the rules have seen
         CURRENT.set(request)  # servers run each request as a task of its own, with its own context
         began = time.perf_counter_ns()
         status = took = size = 0
@@ -290,6 +291,12 @@ async def _check_write_access(connection: ASGIConnection[Any, Any, Any, Any], ha
     if description is not None:
         gateway: Gateway = connection.app.state["gateway"]
         gateway.write_access.check(description, scope)
+
+
+def _own_path(scope: HTTPScope) -> str:
+    """Return the path of a request below that at which a server has mounted the application."""
+    path, above = scope["path"], scope.get("root_path", "").rstrip("/")
+    return path[len(above) :] or "/" if path == above or path.startswith(f"{above}/") else path
 
 
 def _normalized(path: str) -> str:

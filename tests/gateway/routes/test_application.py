@@ -23,8 +23,12 @@ from litestar.testing import TestClient
 
 import coregw
 import serving
+from coregw.engine import Engine
 from coregw.errors import InvalidInput, Unavailable
 from coregw.gateway import create_app
+from coregw.gateway.access import AccessToken
+from coregw.gateway.app import create_app_over
+from coregw.gateway.context import Gateway
 from coregw.gateway.settings import Settings
 from coregw.store.memory import MemoryStore
 from coregw.store.rocksdb import open_store
@@ -310,6 +314,28 @@ def test_no_request_runs_in_a_thread_of_litestar() -> None:
         finally:
             set_asyncio_executor(None)
     assert (statuses, threads.calls) == ([201, 200, 200, 404], 0)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("root_path", ["", "/below", "/a/b"])
+async def test_below_another_path_the_same_requests_need_a_token(root_path: str) -> None:
+    """A server, or an application that this one is mounted in, may put a path before all of its own."""
+    engine = Engine(MemoryStore())
+    token = AccessToken("GATEWAY_ADMIN_TOKEN", serving.ADMIN_TOKEN)
+    app: Any = create_app_over(Gateway.over(engine, Settings(allow_origin="*")), token)
+    transport = httpx2.ASGITransport(app, root_path=root_path)
+    async with httpx2.AsyncClient(transport=transport, base_url=HERE) as client:
+        for path in ("/healthz", "//healthz/"):
+            assert (await client.get(HERE + root_path + path)).status_code == 200
+        for path in (RECORD, f"/{RECORD}/", "/admin", "/admin/nothing"):
+            answer = await client.get(HERE + root_path + path)
+            assert (answer.status_code, "access-control-allow-origin" in answer.headers) == (401, False)
+        for path in (f"/x{root_path}{RECORD}", f"{root_path}/x{root_path}{RECORD}"):
+            assert (await client.get(HERE + path)).status_code == 404
+        assert (await client.get(HERE + root_path + RECORD, headers=ADMIN)).status_code == 404
+        role = (await client.post(f"{HERE}{root_path}/v1/verify/read")).headers["x-core-verification-role"]
+        assert role == "diagnostic"
+    await engine.close()
 
 
 def test_malformed_settings_are_refused_before_the_application_starts(monkeypatch: pytest.MonkeyPatch) -> None:
