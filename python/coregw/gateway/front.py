@@ -46,9 +46,6 @@ T = TypeVar("T")
 
 _HEADER_FIELDS: Final = 128
 _LOG_BYTES: Final = 1 << 20
-_PAYLOAD_CACHE_SHARE: Final = 8
-"""Small payloads may take one part in this many of what parsed pages may take, in addition."""
-
 _BACKLOG: Final = 1024
 _SOCKET: Final = "application"
 
@@ -118,9 +115,9 @@ def _new_front(
         connections=settings.connections,
         connections_per_address=settings.share_of_address(settings.connections),
         unsent_bytes=settings.unsent_bytes,
-        buffered_bytes=settings.buffered_bytes,
-        buffered_bytes_per_address=settings.share_of_address(settings.buffered_bytes),
-        payload_cache_bytes=settings.cache_bytes // _PAYLOAD_CACHE_SHARE,
+        buffered_bytes=settings.hot_buffered_bytes,
+        buffered_bytes_per_address=settings.share_of_address(settings.hot_buffered_bytes),
+        payload_cache_bytes=settings.payload_cache_bytes,
         log_bytes=_LOG_BYTES,
         head_bytes=settings.header_bytes,
         header_fields=_HEADER_FIELDS,

@@ -276,6 +276,17 @@ class Settings:
         """Memory of one run of arcs that are sorted: a small part of the memory for bodies, and 4 MiB at most."""
         return min(4 * MIB, max(64 * KIB, self.buffered_bytes // 32))
 
+    @property
+    def hot_buffered_bytes(self) -> int:
+        """Memory for bodies that the front reads: a quarter of that for all others, and enough for one of any route."""
+        largest = max(self.json_body_bytes, self.verify_body_bytes, self.resolve_batch_body_bytes)
+        return max(self.buffered_bytes // 4, min(largest, self.buffered_bytes))
+
+    @property
+    def payload_cache_bytes(self) -> int:
+        """Memory for small payloads, beside that for parsed pages."""
+        return self.cache_bytes // 8
+
     def environ(self) -> dict[str, str]:
         """Return the variables from which `load` restores these settings in another process."""
         return {_PREFIX + item.name.upper(): str(getattr(self, item.name)) for item in fields(self)}

@@ -49,7 +49,7 @@ _LEAST: Final = {
     "cache_bytes": 8 * MIB,
     "store_cache_bytes": 4 * MIB,
     "change_bytes": 16 * MIB,
-    "buffered_bytes": 16 * MIB,
+    "buffered_bytes": 8 * MIB,
     "unsent_bytes": 32 * MIB,
     "long_queries": 1,
 }
@@ -91,9 +91,11 @@ def allowed_bytes(settings: Settings) -> int:
         + workers * (settings.worker_threads + 1) * _SPARE_BYTES  # the event loop answers, too
         + _FREED_BYTES
         + settings.cache_bytes
+        + settings.payload_cache_bytes
         + settings.store_cache_bytes
         + _WRITE_BUFFER_BYTES
         + settings.buffered_bytes
+        + workers * replace(settings, buffered_bytes=settings.buffered_bytes // workers).hot_buffered_bytes
         + 2 * settings.change_bytes
         + max(settings.unsent_bytes * 3 // 2, workers * _UNREAD_ANSWERS * answer)
         + -(-settings.long_queries // workers) * workers * ANSWER_COPIES * answer
