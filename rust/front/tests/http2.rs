@@ -12,7 +12,7 @@ use coregw_front::pace::Rate;
 use coregw_front::problem::Codes;
 use coregw_front::server::{Answer, Listener, Rules, Server, Service};
 use http::{Method, Request, Response};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
@@ -28,6 +28,7 @@ const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
+const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -81,48 +82,41 @@ impl Client {
         self.stream.write_all(&frame(kind, flags, stream, payload)).await
     }
 
-    /// Reads frames until one is as it should be; false if the connection ends before.
     async fn find(&mut self, is_it: impl Fn(u8, u32, &[u8]) -> bool) -> bool {
-        let finding = async {
-            let mut head = [0; 9];
-            while self.stream.read_exact(&mut head).await.is_ok() {
-                let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
-                if self.stream.read_exact(&mut payload).await.is_err() {
-                    return false;
-                }
-                if is_it(head[3], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), &payload) {
-                    return true;
-                }
-            }
-            false
-        };
-        timeout(SOON, finding).await.expect("an end")
+        find(&mut self.stream, is_it).await
     }
+}
 
-    /// Sends until the connection ends.
-    async fn flood(&mut self, next: impl Fn(u32) -> Vec<u8>) {
-        let flooding = async {
-            let mut count = 0;
-            while self.stream.write_all(&next(count)).await.is_ok() {
-                count += 1;
+/// Waits until no connection is open, and nothing is left of what it held.
+async fn has_left_nothing(server: &Server<Slow>) {
+    let leaving = async {
+        loop {
+            let figures = server.figures();
+            if (figures.connections, figures.requests, figures.unsent_bytes) == (0, 0, 0) {
+                return;
             }
-        };
-        timeout(SOON, flooding).await.expect("an end");
-    }
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, leaving).await.expect("an end");
+}
 
-    /// Waits until no connection is open, and nothing is left of what it held.
-    async fn has_left_nothing(&self) {
-        let leaving = async {
-            loop {
-                let figures = self.server.figures();
-                if (figures.connections, figures.requests, figures.unsent_bytes) == (0, 0, 0) {
-                    return;
-                }
-                tokio::task::yield_now().await;
+/// Reads frames until one is as it should be; false if the connection ends before.
+async fn find(stream: &mut (impl AsyncRead + Unpin), is_it: impl Fn(u8, u32, &[u8]) -> bool) -> bool {
+    let finding = async {
+        let mut head = [0; 9];
+        while stream.read_exact(&mut head).await.is_ok() {
+            let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+            if stream.read_exact(&mut payload).await.is_err() {
+                return false;
             }
-        };
-        timeout(SOON, leaving).await.expect("an end");
-    }
+            if is_it(head[3], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), &payload) {
+                return true;
+            }
+        }
+        false
+    };
+    timeout(SOON, finding).await.expect("an end")
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -151,6 +145,42 @@ async fn a_stream_that_is_not_read_ends_and_the_connection_goes_on() {
     assert!(client.find(|kind, stream, _| (kind, stream) == (HEADERS, 3)).await);
 }
 
+/// Clients that let bytes through one by one: for a stream, or for all of a connection.
+#[tokio::test]
+async fn a_window_that_hardly_opens_does_not_keep_a_stream() {
+    let no_window: &[u8] = &[0, 4, 0, 0, 0, 0];
+    for (settings, opened) in [(no_window, 1), (&[0, 4, 0x7f, 0xff, 0xff, 0xff], 0), (&[], 0)] {
+        let mut client = connect(settings).await;
+        client.send(HEADERS, END_HEADERS | END_STREAM, 1, &head(GET, ROOT)).await.expect("room");
+        let (mut reading, mut writing) = client.stream.into_split();
+        let opening = tokio::spawn(async move {
+            while writing.write_all(&frame(WINDOW_UPDATE, 0, opened, &[0, 0, 0, 1])).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        assert!(find(&mut reading, |kind, stream, _| (kind, stream) == (RST_STREAM, 1)).await);
+        let figures = client.server.figures();
+        assert_eq!((figures.slow_reader, figures.unsent_bytes), (1, 0));
+        opening.abort();
+    }
+}
+
+#[tokio::test]
+async fn streams_beyond_the_most_are_refused() {
+    let mut client = connect(&[]).await;
+    for number in 0..101 {
+        client.send(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, &head(GET, OTHER)).await.expect("room");
+    }
+    // REFUSED_STREAM is error number 7.
+    assert!(client.find(|kind, stream, payload| (kind, stream, payload) == (RST_STREAM, 201, &[0, 0, 0, 7])).await);
+    let beginning = async {
+        while client.server.figures().requests < 100 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, beginning).await.expect("all begin");
+}
+
 #[tokio::test]
 async fn a_body_that_stalls_is_answered() {
     let mut client = connect(&[]).await;
@@ -167,7 +197,7 @@ async fn a_connection_without_a_complete_head_ends() {
             client.send(HEADERS, flags, 1, &head(GET, ROOT)).await.expect("room");
         }
         assert!(!client.find(|kind, _, _| kind == HEADERS).await);
-        client.has_left_nothing().await;
+        has_left_nothing(&client.server).await;
     }
 }
 
@@ -188,10 +218,27 @@ async fn floods_end_their_connections() {
         }),
     ];
     for (name, next) in floods {
-        println!("{name}");
-        let mut client = connect(&[]).await;
-        client.flood(next).await;
-        client.has_left_nothing().await;
+        for reads in [false, true] {
+            println!("{name}, and the client reads: {reads}");
+            let client = connect(&[]).await;
+            let (mut reading, mut writing) = client.stream.into_split();
+            let discarding = async {
+                let mut bytes = [0; 1 << 12];
+                while reads && reading.read(&mut bytes).await.is_ok_and(|size| size > 0) {}
+                std::future::pending().await
+            };
+            let flooding = async {
+                let mut count = 0;
+                while writing.write_all(&next(count)).await.is_ok() {
+                    count += 1;
+                }
+            };
+            let flooding = async {
+                tokio::select! { () = flooding => {}, () = discarding => {} }
+            };
+            timeout(SOON, flooding).await.expect("an end");
+            has_left_nothing(&client.server).await;
+        }
     }
 }
 
