@@ -202,7 +202,9 @@ def require_working_disk(path: Path) -> None:
     database = path / DATABASE
     with translated(path), ExitStack() as stack:
         free, needed = shutil.disk_usage(path).free, SPARE_BYTES
-        needed += sum(log.stat().st_size for log in database.glob("*.log"))
+        for log in database.glob("*.log"):
+            with suppress(FileNotFoundError):  # RocksDB flushes and deletes logs also after a failed write
+                needed += log.stat().st_size
         if free < needed:
             raise StorageFull(f"the disk of {path} has {free:,} bytes free; reopening the store needs {needed:,}")
         stack.callback((database / _PROBE).unlink, missing_ok=True)
