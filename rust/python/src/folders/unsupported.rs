@@ -8,9 +8,10 @@ use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
 use crate::errors::invalid;
 
-const NAMES: [&CStr; 12] = [
+const NAMES: [&CStr; 13] = [
     c"FolderLines",
     c"FolderListing",
+    c"FolderRights",
     c"FolderUpload",
     c"FolderWriter",
     c"HashedFolder",
