@@ -26,19 +26,7 @@ try:
 except ModuleNotFoundError as error:
     raise missing_extra(error, "coregw.trust", "client") from None
 
-__all__ = [
-    "MAX_HISTORY",
-    "MAX_NAMES",
-    "PATH_VARIABLE",
-    "AcceptedRoot",
-    "Document",
-    "Followed",
-    "SeenRecord",
-    "TrustStore",
-    "TrustedName",
-    "default_path",
-    "is_cid",
-]
+__all__ = ["PATH_VARIABLE", "AcceptedRoot", "Followed", "TrustStore", "TrustedName", "default_path", "is_cid"]
 
 MAX_NAMES: Final = 10_000
 """The maximum number of names, of publications and of tree heads in a trust store."""
