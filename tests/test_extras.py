@@ -93,7 +93,7 @@ def test_the_base_package_imports_the_standard_library_only(part: str) -> None:
         ("messages", "client"),
         ("client", "client"),
         ("cli", "cli"),
-        ("trust", "client"),
+        ("trust.py", "client"),
         ("messages", "server"),
         ("engine", "server"),
         ("gateway", "otel"),

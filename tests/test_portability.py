@@ -33,7 +33,7 @@ os.process_cpu_count = os.cpu_count  # since Python 3.13 it uses sched_getaffini
 
 IMPORTS = """
 import importlib
-import coregw, coregw.client, coregw.cli, coregw.filesystem, coregw.trust.store, coregw.verify
+import coregw, coregw.client, coregw.cli, coregw.filesystem, coregw.trust, coregw.verify
 for name in coregw.__all__:
     getattr(coregw, name)
 for name in ("add", "diff", "entries", "mutate", "verify", "transfer"):

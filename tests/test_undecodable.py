@@ -11,7 +11,7 @@ import pytest
 from coregw.engine.records import decode_record
 from coregw.errors import InvalidInput, StoreDamaged, Unavailable
 from coregw.store.rocksdb import MARKER, open_store
-from coregw.trust.document import decode_document
+from coregw.trust import decode_document
 from coregw.upkeep.backup import Repository
 from coregw.upkeep.repository import decode_manifest
 from tables import rows

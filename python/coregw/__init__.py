@@ -82,7 +82,7 @@ from coregw.verify import (
 if TYPE_CHECKING:
     from coregw.client import AsyncClient, Client
     from coregw.folders.tree import hash_tree, verify_tree
-    from coregw.trust.store import TrustStore
+    from coregw.trust import TrustStore
 
 __all__ = [
     "Applied",
@@ -144,7 +144,7 @@ __all__ = [
 
 _CLIENTS = {"AsyncClient": "coregw.client.aio", "Client": "coregw.client.sync"}
 _LAZY = _CLIENTS | dict.fromkeys(("hash_tree", "verify_tree"), "coregw.folders.tree")
-_LAZY["TrustStore"] = "coregw.trust.store"
+_LAZY["TrustStore"] = "coregw.trust"
 
 
 def __getattr__(name: str) -> object:

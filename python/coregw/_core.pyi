@@ -15,7 +15,7 @@ import builtins
 import os
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias, TypeVar, final, overload
+from typing import Literal, NamedTuple, Self, TypeAlias, TypeVar, final, overload
 
 from typing_extensions import Buffer
 
@@ -745,6 +745,26 @@ class JoinedFolder:
 
     def __iter__(self) -> JoinedFolder: ...
     def __next__(self) -> _EntryFields: ...
+
+class FolderRights:
+    """Gives this user all rights to a folder of the user's own that lacks some, until `close`.
+
+    Nothing happens to a folder that does not exist, or in which the user may do everything, as a superuser may.
+
+    Args:
+        folder: The folder. Its path may lead through links.
+
+    Raises:
+        OSError: If the folder can't be opened, or its mode not be changed.
+    """
+
+    def __new__(cls, folder: str | os.PathLike[str]) -> Self: ...
+    def close(self) -> None:
+        """Give the folder the mode that it had. What others may no longer do stays so. Idempotent.
+
+        Raises:
+            OSError: If the mode can't be changed.
+        """
 
 def remove_tree(folder: str | os.PathLike[str], progress: Callable[[int], object] | None = None) -> None:
     """Remove a folder with all that is in it, as far as that is possible, without following links. O(entries).
@@ -1570,11 +1590,18 @@ def read_get_batch(body: Buffer) -> list[Cid]:
         TooLarge: If there are more than 4,096 CIDs.
     """
 
-def split_envelope(body: Buffer) -> tuple[bytes, bytes]:
-    """Split a JSON object into the texts of its members `request` and `result`, each exactly as written. O(bytes).
+def resolve_verdict(body: Buffer) -> bytes:
+    """Return whether a resolve result is proven, and why not, as JSON. O(steps x depth) hashes.
 
     Raises:
-        InvalidInput: If the body is not an object with exactly these two members.
+        InvalidInput: If the body is not `{"request": ..., "result": ...}`, or the request is malformed.
+    """
+
+def read_verdict(body: Buffer) -> bytes:
+    """Return whether a read result, or the details of a 404, is proven, as `resolve_verdict` does.
+
+    Raises:
+        InvalidInput: As `resolve_verdict`.
     """
 
 def check_integer(value: int, name: str, least: int = 0) -> int:

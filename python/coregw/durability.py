@@ -1,4 +1,4 @@
-"""Files that appear or are replaced in one step, which may survive a crash; errors that name the file."""
+"""Files that appear or are replaced in one step, and directories, which survive a crash; errors that name the file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ from typing import BinaryIO, Final, Self, TypeGuard
 
 from coregw.errors import InvalidInput
 
-__all__ = ["PARTIAL_NAME", "NewFile", "create_file", "is_unnamed", "replace_durably", "reported_as", "sync_path"]
+__all__ = [
+    "PARTIAL_NAME",
+    "NewFile",
+    "create_file",
+    "is_unnamed",
+    "make_directory",
+    "replace_durably",
+    "reported_as",
+    "sync_path",
+]
 
 PARTIAL_NAME: Final = re.compile(r"\.coregw-[0-9a-f]{16}\.partial")
 """What the names of unfinished files match by default."""
@@ -44,6 +53,24 @@ def sync_path(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_directory(path: Path) -> list[Path]:
+    """Create a directory, for its owner alone, if it is missing, and its missing parents.
+
+    A power cut afterwards takes none of them away with what it holds.
+
+    Returns:
+        Those that were missing, the outermost first.
+
+    Raises:
+        OSError: One cannot be created.
+    """
+    missing = [each for each in (*reversed(path.parents), path) if not each.exists()]
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for each in missing:
+        sync_path(each.parent)
+    return missing
 
 
 class NewFile:

@@ -18,7 +18,7 @@ from coregw.cli.common import trusted_names
 from coregw.cli.main import cli
 from coregw.client import Client
 from coregw.client.settings import DEFAULT_GATEWAY
-from coregw.trust.store import TrustStore
+from coregw.trust import TrustStore
 from tables import rows
 
 Run = Callable[..., Result]

@@ -36,7 +36,7 @@ def parsers() -> dict[str, Callable[[], object]]:
     return {
         "a batch of resolves": lambda: _core.Operation.resolve_batch(CACHE, paths, 1 << 20),
         "CIDs": lambda: refused(_core.read_has_batch, cids),
-        "an envelope": lambda: _core.split_envelope(envelope),
+        "an envelope": lambda: refused(_core.resolve_verdict, envelope),
         "arcs": lambda: _core.Operation.create_root(CACHE, new_root),
         "changes": lambda: _core.Operation.mutate(CACHE, ROOT, mutation),
         "members": lambda: _core.check_json(members),

@@ -5,16 +5,27 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
+import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from coregw.errors import StoreDamaged
+from coregw.errors import StoreDamaged, Unavailable
 from coregw.store.rocksdb import CACHE_BYTES, RocksStore, open_store
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family
-from coregw.store.rocksdb.mark import MARK, Durable, Extent, HighWaterMarkFile, drop_torn_ends, read_mark
+from coregw.store.rocksdb.mark import (
+    MARK,
+    Durable,
+    Extent,
+    HighWaterMarkFile,
+    drop_torn_ends,
+    log_name,
+    log_numbers,
+    read_mark,
+)
 from coregw.store.rocksdb.wal import complete_end
 from rocksdb_support import (
     are_held,
@@ -280,6 +291,52 @@ async def test_a_store_opens_whose_mark_was_refreshed_before_the_first_sync_of_a
     )  # as versions before wrote
     file.close()
     Database(tmp_path.with_name("earlier"), CACHE_BYTES).close()
+
+
+async def test_a_log_that_is_flushed_and_deleted_before_it_is_opened_fails_no_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backup flushes in a thread of its own, also between the listing of the logs and the opening of the newest."""
+    path = tmp_path / "store"
+    database = Database(path, CACHE_BYTES)
+    flushed: list[int] = []
+
+    def list_and_flush(directory: Path) -> list[int]:
+        numbers = log_numbers(directory)
+        if not flushed:
+            flushed.append(numbers[-1])
+            database.flush()
+            while (directory / log_name(numbers[-1])).exists():  # deleted by a thread of RocksDB
+                time.sleep(0.001)
+        return numbers
+
+    with closing(database):
+        database.write([(Family.PAGES, b"page 0", b"")])
+        database.flush()  # begins another log
+        with monkeypatch.context() as patched:
+            patched.setattr("coregw.store.rocksdb.mark.log_numbers", list_and_flush)
+            database.write([(Family.PAGES, b"page 1", b"")])
+        database.write([(Family.PAGES, b"page 2", b"")])
+        database.sync()
+        found = read_mark(path / "rocksdb")
+        assert found is not None
+        assert found.newest == Extent(int(log_file(path).stem), log_file(path).stat().st_size)
+        assert found.newest.number > flushed[0]
+        shutil.copytree(path, tmp_path / "copy")  # as a kill leaves it
+    reopened = Database(tmp_path / "copy", CACHE_BYTES)
+    assert reopened.get(Family.PAGES, [b"page %d" % number for number in range(3)]) == [b""] * 3
+    reopened.close()
+
+
+async def test_a_directory_without_logs_fails_a_write(tmp_path: Path) -> None:
+    database = Database(tmp_path, CACHE_BYTES)
+    with closing(database):
+        database.write([(Family.PAGES, b"page 0", b"")])
+        database.flush()
+        for number in log_numbers(tmp_path / "rocksdb"):
+            (tmp_path / "rocksdb" / log_name(number)).unlink()
+        with pytest.raises(Unavailable, match="log"):
+            database.write([(Family.PAGES, b"page 1", b"")])
 
 
 async def test_an_idle_store_syncs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

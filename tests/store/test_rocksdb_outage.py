@@ -17,6 +17,7 @@ from coregw.errors import CoregwError, StorageFull, StoreDamaged, Unavailable
 from coregw.store import CHUNK_BYTES, Table
 from coregw.store.rocksdb import CACHE_BYTES, RocksStore
 from coregw.store.rocksdb.database import Database
+from coregw.store.rocksdb.directory import require_working_disk
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.replica import Replica
 from coregw.store.rocksdb.rows import Gate
@@ -183,6 +184,14 @@ async def test_a_store_that_cannot_be_reopened_yet_answers_reads_when_it_is(
         await put_roots(store, [b"unacknowledged"])
     await writes_resumed(store)
     assert await are_held(store, [b"before"]) == [True]
+
+
+def test_a_log_that_rocksdb_deletes_does_not_keep_a_store_from_being_reopened(tmp_path: Path) -> None:
+    database = Database(tmp_path, CACHE_BYTES)
+    deleted = tmp_path / "rocksdb" / "000001.log"
+    deleted.symlink_to(tmp_path / "deleted")  # is listed, and cannot be found
+    require_working_disk(tmp_path)
+    database.close()
 
 
 async def test_reads_in_progress_delay_reopening_and_later_ones_wait_for_it(

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from coregw import InvalidInput, Map, ProofError, TrustStore, payload_cid
-from coregw.trust.document import MAX_HISTORY, Followed
-from coregw.trust.store import default_path
+from coregw.trust import MAX_HISTORY, Followed, default_path
 
 ROOTS = [Map({"a": payload_cid(b"%d" % number)}).root for number in range(9)]
 

@@ -50,7 +50,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def trusted_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of the trust store that begin with a text, for the completion of shells."""
     from coregw.errors import CoregwError
-    from coregw.trust.store import TrustStore
+    from coregw.trust import TrustStore
 
     try:
         return [name for name in TrustStore().names() if name.startswith(incomplete)]
@@ -69,7 +69,7 @@ def root_of(text: str) -> str:
     try:
         Cid(text)
     except InvalidInput as error:
-        from coregw.trust.store import TrustStore
+        from coregw.trust import TrustStore
 
         store = TrustStore()
         try:

@@ -117,7 +117,7 @@ def _variables() -> Iterator[Finding]:
 
 def _files() -> Iterator[Finding]:
     """Check the files of the user: the trust store, and the caches of `add` and `get`."""
-    from coregw.trust.store import TrustStore
+    from coregw.trust import TrustStore
 
     try:
         store = TrustStore()

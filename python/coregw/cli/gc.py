@@ -44,7 +44,7 @@ def gc_command(
     at any time.
     """
     from coregw.gateway.settings import GRACE_SECONDS
-    from coregw.trust.store import TrustStore
+    from coregw.trust import TrustStore
 
     asked = {
         "dry_run": dry_run,

@@ -61,7 +61,7 @@ def scope_and_name(text: str) -> tuple[str, str]:
 def publishing_client(gateway: GatewayChoice) -> Client:
     """Return a client with the user's trust store, which refuses rollbacks of published names."""
     from coregw.client import Client
-    from coregw.trust.store import TrustStore
+    from coregw.trust import TrustStore
 
     return Client(gateway.addresses, client_settings(), gateway.connection(), trust=TrustStore())
 
@@ -131,7 +131,7 @@ def sign(
     """Sign the log of a published name, and return the signed checkpoint."""
     from coregw.client.signing import sign_published
     from coregw.tlog.checkpoint import Policy
-    from coregw.trust.store import TrustStore
+    from coregw.trust import TrustStore
 
     def failed(witness: str, error: CoregwError) -> None:
         click.echo(f"coregw: witness {printable(witness)}: {printable(error.message)}", err=True)

@@ -14,8 +14,7 @@ from coregw.errors import InvalidInput
 
 if TYPE_CHECKING:
     from coregw.messages.management import PublishedRecord
-    from coregw.trust.document import Followed, TrustedName
-    from coregw.trust.store import TrustStore
+    from coregw.trust import Followed, TrustedName, TrustStore
 
 __all__ = ["root_command"]
 
@@ -56,8 +55,7 @@ def trust(
     omitted: NAME stands for the root that is published now, according to the gateway, or with --policy, as proven by
     the log of the name.
     """
-    from coregw.trust.document import Followed
-    from coregw.trust.store import TrustStore
+    from coregw.trust import Followed, TrustStore
 
     revision, followed = None, None
     if follow is not None:
@@ -88,7 +86,7 @@ def accept(name: str, root: str | None, force: bool, as_json: bool, token: str |
     Without --force, a rollback is refused with exit code 3: a root that was replaced before, or a revision older than
     one that was accepted or seen. So is a different root for the same revision.
     """
-    from coregw.trust.store import TrustStore
+    from coregw.trust import TrustStore
 
     store = TrustStore()
     trusted, revision = _known(store, name), None
@@ -106,7 +104,7 @@ def accept(name: str, root: str | None, force: bool, as_json: bool, token: str |
 @click.option("--json", "as_json", is_flag=True, help="Print the names as JSON.")
 def list_(as_json: bool) -> None:
     """List all names with their roots, and what they follow."""
-    from coregw.trust.store import TrustStore
+    from coregw.trust import TrustStore
 
     store = TrustStore()
     names = store.names()
@@ -125,7 +123,7 @@ def list_(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the history as JSON.")
 def history(name: str, as_json: bool) -> None:
     """List the roots that NAME stood for, the newest last, and when each was accepted."""
-    from coregw.trust.store import TrustStore
+    from coregw.trust import TrustStore
 
     found = _known(TrustStore(), name).history
     if as_json:
@@ -142,7 +140,7 @@ def history(name: str, as_json: bool) -> None:
 @json_option
 def forget(name: str, as_json: bool) -> None:
     """Remove NAME and its history. The newest revisions seen of published names are still remembered."""
-    from coregw.trust.store import TrustStore
+    from coregw.trust import TrustStore
 
     store = TrustStore()
     _known(store, name)

@@ -272,7 +272,7 @@ def mirror_command(  # noqa: PLR0917 - click passes options by name
 
     async def run() -> None:
         from coregw.client import AsyncClient
-        from coregw.trust.store import TrustStore
+        from coregw.trust import TrustStore
 
         settings, trust = client_settings(), TrustStore()
         a = AsyncClient(source.only_address, settings, source.connection(), trust=trust)

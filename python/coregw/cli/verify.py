@@ -117,7 +117,7 @@ def verify_command(
         return
     if len(arguments) > 2:
         raise click.UsageError("verify takes ROOT and DIR, or one FILE")
-    from coregw.trust.store import is_cid
+    from coregw.trust import is_cid
 
     file = Path(arguments[0])
     if file.is_dir():

@@ -24,7 +24,7 @@ from coregw.messages import Delta, MutationReceipt
 from coregw.verify import Buffer, CidLike, PathLike
 
 if TYPE_CHECKING:
-    from coregw.trust.store import TrustStore
+    from coregw.trust import TrustStore
 
 __all__ = ["AsyncClient", "AsyncPublications"]
 

@@ -18,7 +18,7 @@ from coregw.errors import CoregwError, ProofError
 
 if TYPE_CHECKING:
     from coregw.client.static.transport import EngineTransport
-    from coregw.trust.store import TrustStore
+    from coregw.trust import TrustStore
 
 __all__ = ["AsyncDriver", "Outcome", "on_loop", "run", "run_in_workers", "stream"]
 

@@ -14,7 +14,7 @@ from coregw.errors import InvalidInput
 if TYPE_CHECKING:
     from coregw.client.file_ranges import Cached
     from coregw.messages.management import PublishedRecord
-    from coregw.trust.store import TrustStore
+    from coregw.trust import TrustStore
     from coregw.verify import CidLike
 
 __all__ = ["ClientBase", "Observed"]

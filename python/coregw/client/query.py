@@ -158,7 +158,8 @@ def saved_query(request: bytes) -> Query[Any]:
             f"request.profile: {asked.profile!r:.100} is not one of {', '.join(_PROFILES)}", code="unknown_profile"
         )
     kind = _PROFILES[core]
-    return _of_kind(kind, request, messages.decode(request, kind.request))
+    decoded = messages.decode(request, kind.request)
+    return _of_kind(kind, request, decoded, printable(decoded.root))
 
 
 _Request = messages.ResolveRequest | messages.ReadRequest | messages.MapProofRequest | messages.ScanRequest
@@ -189,11 +190,11 @@ def _read(root: CidLike, selector: _Selector) -> Query[_core.ReadOutcome]:
 
 
 def _query(request: _Request) -> Query[Any]:
-    return _of_kind(_PROFILES[request.profile], encode(request), request)
+    return _of_kind(_PROFILES[request.profile], encode(request), request, request.root)
 
 
-def _of_kind(kind: _Kind, body: bytes, request: _Request) -> Query[Any]:
-    return Query(kind.route, body, kind.verify, kind.absence, _described(request, printable(request.root)))
+def _of_kind(kind: _Kind, body: bytes, request: _Request, root: str) -> Query[Any]:
+    return Query(kind.route, body, kind.verify, kind.absence, _described(request, root))
 
 
 def _described(request: _Request, root: str) -> str:

@@ -11,7 +11,7 @@ from coregw.client.sync import Client
 from coregw.errors import Conflict, CoregwError, InvalidInput, ProofError
 from coregw.tlog.checkpoint import Checkpoint, Policy, Witness, parse_size
 from coregw.tlog.note import Note, Signature, Signer
-from coregw.trust.store import TrustStore
+from coregw.trust import TrustStore
 
 __all__ = ["sign_published"]
 

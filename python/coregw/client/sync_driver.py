@@ -17,7 +17,7 @@ from coregw.client.transport.gateways import Address, Gateways, parse_addresses
 
 if TYPE_CHECKING:
     from coregw.client.static.transport import BlockingStaticTransport
-    from coregw.trust.store import TrustStore
+    from coregw.trust import TrustStore
 
 __all__ = ["BlockingDriver", "on_loop"]
 

@@ -12,7 +12,7 @@ from coregw.extras import missing_extra
 try:
     from coregw.engine.builds import Builds
     from coregw.engine.cars import Cars
-    from coregw.engine.engine import Engine, EngineFigures, Verdict
+    from coregw.engine.engine import Engine, EngineFigures
     from coregw.engine.objects import Objects
     from coregw.engine.payloads import Payloads, StoredPayload
     from coregw.engine.publications import PublicationStore
@@ -30,5 +30,4 @@ __all__ = [
     "Payloads",
     "PublicationStore",
     "StoredPayload",
-    "Verdict",
 ]

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-import msgspec
-
 from coregw import _core
 from coregw._core import Operation, PageCache
 from coregw.engine.builds import Builds
@@ -26,10 +24,9 @@ from coregw.engine.scheduling import (
     mutation_weight,
     verify_weight,
 )
-from coregw.errors import ProofError
 from coregw.store import Store
 
-__all__ = ["Engine", "EngineFigures", "Verdict"]
+__all__ = ["Engine", "EngineFigures"]
 
 
 class EngineFigures(NamedTuple):
@@ -50,18 +47,6 @@ class EngineFigures(NamedTuple):
     cache_max_bytes: int
     pages_read: int
     jobs: int
-
-
-class Verdict(NamedTuple):
-    """What verifying a result has found.
-
-    Attributes:
-        profile: The profile of the request, as it is spelled there.
-        reason: Why the result is not proven; None if it is.
-    """
-
-    profile: str
-    reason: str | None
 
 
 class Engine:
@@ -191,8 +176,8 @@ class Engine:
             seconds = CHECK_FACTOR * self._limits.operation_seconds
             return await check_complete(self.store, self._driver, self.cache, root, seconds, renews=renews)
 
-    async def verify_resolve(self, envelope: bytes) -> Verdict:
-        """Verify a resolve result. O(size).
+    async def verify_resolve(self, envelope: bytes) -> bytes:
+        """Return whether a resolve result is proven, and why not: ``{"profile": ..., "valid": ...}``. O(size).
 
         Args:
             envelope: The request and the claimed result, ``{"request": ..., "result": ...}``.
@@ -200,15 +185,15 @@ class Engine:
         Raises:
             InvalidInput: If the envelope is malformed, or the request is not a resolve request.
         """
-        return await self._driver.call(verify_weight(envelope), _verdict, _core.verify_resolve, envelope)
+        return await self._driver.call(verify_weight(envelope), _core.resolve_verdict, envelope)
 
-    async def verify_read(self, envelope: bytes) -> Verdict:
+    async def verify_read(self, envelope: bytes) -> bytes:
         """Verify a read result, or the details of a 404, as `verify_resolve` does.
 
         Raises:
             InvalidInput: If the envelope is malformed, or the request is not a read request.
         """
-        return await self._driver.call(verify_weight(envelope), _verdict, _core.verify_read, envelope)
+        return await self._driver.call(verify_weight(envelope), _core.read_verdict, envelope)
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
@@ -239,17 +224,3 @@ class Engine:
             operation = await self._driver.call(len(request), Operation.mutate, self.cache, base_root, request)
             operation.limit_nodes(MUTATION_NODES_FACTOR * self._limits.max_nodes + len(request))
             return await self._driver.drive(operation, mutation_weight(request))
-
-
-class _Request(msgspec.Struct):
-    profile: str
-
-
-def _verdict(verify: Callable[[bytes, bytes], object], envelope: bytes) -> Verdict:
-    request, result = _core.split_envelope(envelope)
-    reason = None
-    try:
-        verify(request, result)
-    except ProofError as error:
-        reason = error.message
-    return Verdict(msgspec.json.decode(request, type=_Request).profile, reason)

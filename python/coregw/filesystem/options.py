@@ -12,7 +12,7 @@ from coregw.client import Client, ClientSettings, ConnectionOptions
 from coregw.client.settings import DEFAULT_GATEWAY, ENVIRONMENT, SECRETS
 from coregw.client.transport.gateways import Address, addresses_in
 from coregw.errors import InvalidInput
-from coregw.trust.store import TrustStore, is_cid
+from coregw.trust import TrustStore, is_cid
 
 __all__ = ["CONNECTION_OPTIONS", "PROTOCOLS", "SETTINGS", "checked_roots", "client_of", "gateway_of", "stripped"]
 

@@ -184,7 +184,10 @@ class CoregwFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
 
     def isdir(self, path: str) -> bool:
         """Return whether a path is a folder; False is proven."""
-        return self.exists(path) and self.info(path)["type"] == "directory"
+        try:
+            return bool(self.info(path)["type"] == "directory")
+        except FileNotFoundError:
+            return False
 
     def isfile(self, path: str) -> bool:
         """Return whether a path is a file; False is proven."""

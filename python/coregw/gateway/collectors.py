@@ -29,7 +29,7 @@ from coregw.store.rocksdb.store import StoreFigures
 from coregw.upkeep.findings import CheckResult
 
 if TYPE_CHECKING:
-    from coregw.store.postgres.space import PostgresFigures
+    from coregw.store.postgres.store import PostgresFigures
 
 __all__ = [
     "WorkerReports",

@@ -40,7 +40,7 @@ from uuid import UUID
 import msgspec
 
 from coregw.concurrency import in_thread
-from coregw.durability import create_file, replace_durably, sync_path
+from coregw.durability import create_file, make_directory, replace_durably, sync_path
 from coregw.errors import InvalidInput, NotFound, StorageFull, StoreDamaged, Unavailable
 from coregw.messages.management import Progress, ProgressCallback
 from coregw.store.collection import Identity
@@ -64,7 +64,6 @@ __all__ = [
     "encode_manifest",
     "hash_durably",
     "in_tracked_thread",
-    "make_directory",
     "open_and_close",
     "read_whole",
     "using",
@@ -250,14 +249,6 @@ def digest(path: Path, expected_size: int, advance: Advance) -> str:
             hashed.update(chunk)
             advance(len(chunk))
     return hashed.hexdigest()
-
-
-def make_directory(path: Path) -> None:
-    """Create a directory with its parents durably, for its owner alone, if it is missing. Raises `OSError`."""
-    missing = [each for each in (path, *path.parents) if not each.exists()]
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for each in reversed(missing):
-        sync_path(each.parent)
 
 
 def _opened(path: Path) -> BinaryIO:

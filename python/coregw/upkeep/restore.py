@@ -25,7 +25,7 @@ from typing import Final
 import msgspec
 
 from coregw._core import Cid
-from coregw.durability import sync_path
+from coregw.durability import make_directory, sync_path
 from coregw.errors import InvalidInput, StoreDamaged, Unavailable
 from coregw.messages.management import ProgressCallback
 from coregw.store import Store, Stored, Table
@@ -43,7 +43,6 @@ from coregw.upkeep.repository import (
     check_store,
     copy,
     in_tracked_thread,
-    make_directory,
     open_and_close,
     using,
 )
@@ -129,10 +128,8 @@ def _prepared(data: Path) -> Iterator[Path]:
     with using(data):
         if data.exists() and not data.is_dir():
             raise InvalidInput(f"{data} is not a directory")
-        missing = [each for each in (data, *data.parents) if not each.exists()]
-        make_directory(data)
-        for each in reversed(missing):
-            give_to_owner(each, each.parent)
+        for made in make_directory(data):
+            give_to_owner(made, made.parent)
         descriptor = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from coregw._core import Cid
-from coregw.durability import sync_path
+from coregw.durability import make_directory, sync_path
 from coregw.engine.pages import COMPLETE, INCOMPLETE
 from coregw.errors import NotFound, StoreDamaged
 from coregw.messages.management import ProgressCallback
@@ -38,7 +38,7 @@ from coregw.store import Store, Stored, Table
 from coregw.store.collection import Collection, Item, RecordedCollection
 from coregw.upkeep.copy import Held, Transfer
 from coregw.upkeep.marks import Marks, Tracer, all_items, all_records, page_mark
-from coregw.upkeep.repository import Generation, Repository, make_directory, using
+from coregw.upkeep.repository import Generation, Repository, using
 
 __all__ = ["EXACT", "CopiedRows", "WorkingStore", "link_generation", "update_working_store"]
 

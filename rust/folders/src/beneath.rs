@@ -49,11 +49,7 @@ impl Beneath {
 
     /// As `open_as`, name by name.
     fn open_by_name(&self, below: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-        let mut folder: Option<OwnedFd> = None;
-        for name in below.parent().into_iter().flatten() {
-            let above = folder.as_ref().unwrap_or(&self.0);
-            folder = Some(open_folder_in(above, name)?);
-        }
+        let folder = open_folders_in(&self.0, below.parent().into_iter().flatten())?;
         let name = below.file_name().unwrap_or(".".as_ref());
         Ok(fs::openat(folder.as_ref().unwrap_or(&self.0), name, flags, Mode::empty())?)
     }
@@ -68,6 +64,16 @@ impl AsFd for Beneath {
 /// Opens a folder by its name in another. ELOOP or ENOTDIR if that is a link.
 pub(crate) fn open_folder_in(above: impl AsFd, name: impl Arg) -> Result<OwnedFd, Errno> {
     fs::openat(above, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())
+}
+
+/// Opens a folder by the names of those it is in and its own, the outermost first. None if there are no names.
+pub(crate) fn open_folders_in(
+    above: impl AsFd,
+    names: impl IntoIterator<Item = impl Arg>,
+) -> Result<Option<OwnedFd>, Errno> {
+    names.into_iter().try_fold(None, |folder: Option<OwnedFd>, name| {
+        open_folder_in(folder.as_ref().map_or(above.as_fd(), AsFd::as_fd), name).map(Some)
+    })
 }
 
 /// Why a file was skipped, in the words of the system.

@@ -45,7 +45,7 @@ pub mod removal;
 #[cfg(unix)]
 pub mod restore;
 #[cfg(unix)]
-mod rights;
+pub mod rights;
 #[cfg(unix)]
 pub mod stat_file;
 #[cfg(unix)]

@@ -4,12 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::sync::Mutex;
 
 use rustix::fs::{self, Access, AtFlags, Mode};
 use rustix::io::Errno;
 
+use crate::beneath::Beneath;
 use crate::parallel::locked;
 
 /// What an owner needs to list a folder and to enter it.
@@ -42,6 +45,34 @@ impl Rights {
     /// All that were given, which are forgotten.
     pub fn take(&self) -> BTreeMap<u32, Mode> {
         std::mem::take(&mut *locked(&self.0))
+    }
+}
+
+/// All rights to one folder, which it has until they are taken back.
+pub struct FolderRights {
+    folder: Beneath,
+    had: Mode,
+}
+
+impl FolderRights {
+    /// Gives them to a folder of the user's own. None if the user lacks none, or there is no folder.
+    ///
+    /// # Errors
+    /// The folder can't be opened, or the system refuses it.
+    pub fn give(folder: &Path) -> io::Result<Option<Self>> {
+        let folder = match Beneath::new(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        Ok(give(folder.as_fd(), Mode::RWXU)?.map(|had| Self { folder, had }))
+    }
+
+    /// Gives the folder the mode that it had. What others may no longer do stays so.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn take_back(self) -> io::Result<()> {
+        Ok(take_back(self.folder.as_fd(), self.had)?)
     }
 }
 

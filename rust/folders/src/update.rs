@@ -17,7 +17,7 @@ use coregw_core::{Error, InputCode};
 use rustix::fs::{self, AtFlags, FileType, Mode};
 use rustix::io::Errno;
 
-use crate::beneath::open_folder_in;
+use crate::beneath::open_folders_in;
 use crate::compare::{ComparedFile, files_match};
 use crate::join::shown;
 use crate::listing::INCOMPLETE;
@@ -261,11 +261,10 @@ impl Update {
             let path = names_of(plan, number, &below);
             if spared.above.contains(&path) {
                 let at_number = |error| of_folder(plan, number, error);
-                let mut folder = top.folder(plan, number, &mut last)?.try_clone_to_owned().map_err(io_failure)?;
-                for name in &below {
-                    folder = open_folder_in(&folder, name).map_err(at_number)?;
-                }
-                for (name, _) in removal::names(folder.as_fd()).map_err(at_number)? {
+                let above = top.folder(plan, number, &mut last)?;
+                let folder = open_folders_in(above, &below).map_err(at_number)?;
+                let folder = folder.as_ref().map_or(above, AsFd::as_fd);
+                for (name, _) in removal::names(folder).map_err(at_number)? {
                     pending.push((number, [&below[..], &[name]].concat()));
                 }
             } else if !spared.holds(&path) {
@@ -436,10 +435,6 @@ fn names_of(plan: &Plan, mut folder: u32, below: &[CString]) -> Vec<Vec<u8>> {
     names
 }
 
-fn io_failure(error: std::io::Error) -> RestoreFailure {
-    RestoreFailure::os(&error, "")
-}
-
 /// Removes files, links and whole folders, by the number of a folder, and the path of each below that.
 fn remove(
     top: &Top,
@@ -450,15 +445,9 @@ fn remove(
     let mut last = LastFolder::default();
     for (number, below) in items.iter().take_while(|_| !is_stopped()) {
         let Some((name, folders)) = below.split_last() else { continue };
-        let folder = top.folder(plan, *number, &mut last)?;
-        let mut inner: Option<OwnedFd> = None;
-        let removed = folders
-            .iter()
-            .try_for_each(|name| {
-                inner = Some(open_folder_in(inner.as_ref().map_or(folder, AsFd::as_fd), name)?);
-                Ok(())
-            })
-            .and_then(|()| removal::remove(inner.as_ref().map_or(folder, AsFd::as_fd), name, is_stopped));
+        let above = top.folder(plan, *number, &mut last)?;
+        let removed = open_folders_in(above, folders)
+            .and_then(|folder| removal::remove(folder.as_ref().map_or(above, AsFd::as_fd), name, is_stopped));
         removed.map_err(|error| {
             let path = names_of(plan, *number, below);
             RestoreFailure::io(error, String::from_utf8_lossy(&path.join(&b'/')))
@@ -526,11 +515,9 @@ impl DestinationNames<'_> {
             at = *above;
         }
         let mut last = LastFolder::default();
-        let mut opened = self.top.folder(self.plan, at, &mut last).ok()?.try_clone_to_owned().ok()?;
-        for name in below.into_iter().rev() {
-            opened = open_folder_in(&opened, name).ok()?;
-        }
-        Some(opened)
+        let above = self.top.folder(self.plan, at, &mut last).ok()?;
+        let opened = open_folders_in(above, below.into_iter().rev()).ok()?;
+        opened.map_or_else(|| above.try_clone_to_owned().ok(), Some)
     }
 
     /// What is there.

@@ -7,7 +7,7 @@ use blake2::digest::consts::U16;
 use blake2::{Blake2b, Digest as _};
 use bytes::Bytes;
 use coregw_core::{Cid, Digest, Kind, Page, RootCid};
-use coregw_ops::{BatchError, ForEach, MapProofForm, Operation};
+use coregw_ops::{BatchError, ForEach, MapProofForm, Operation, json};
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, VARY};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response};
@@ -17,7 +17,7 @@ use crate::content::{Content, IMMUTABLE, Sender, field, field_value, unmet};
 use crate::counts::Counts;
 use crate::driver::Driver;
 use crate::media::{MediaType, negotiate};
-use crate::problem::{Problem, write_string};
+use crate::problem::Problem;
 use crate::reads::FoundPage;
 use crate::requests::{Parameters, Refused, check_json, check_payload, is_json, quoted};
 use crate::routes::{Hot, Route};
@@ -426,7 +426,7 @@ fn write_segments(out: &mut String, name: &str, path: Option<&str>) {
         if index > 0 {
             out.push(',');
         }
-        write_string(out, segment);
+        json::write_string(out, segment);
     }
     out.push(']');
 }

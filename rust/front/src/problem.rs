@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use coregw_ops::json;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 
@@ -103,7 +104,7 @@ impl Problem {
             None => codes.count(self.code),
         };
         let mut body = format!("{{\"error\":\"{}\",\"message\":", self.code);
-        write_string(&mut body, &self.message);
+        json::write_string(&mut body, &self.message);
         if let Some(details) = &self.details {
             let _ = write!(body, ",\"details\":{details}"); // a string takes everything
         }
@@ -124,24 +125,4 @@ impl Problem {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
         response.map(|_| Bytes::from(body))
     }
-}
-
-/// Appends a JSON string (RFC 8259 section 7).
-pub(crate) fn write_string(out: &mut String, text: &str) {
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => out.extend(['\\', character]),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\x08' => out.push_str("\\b"),
-            '\x0c' => out.push_str("\\f"),
-            '\0'..='\x1f' => {
-                let _ = write!(out, "\\u{:04x}", u32::from(character)); // a string takes everything
-            }
-            _ => out.push(character),
-        }
-    }
-    out.push('"');
 }

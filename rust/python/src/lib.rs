@@ -71,7 +71,7 @@ mod _core {
     use crate::folders::listing::FolderListing;
     #[cfg(unix)]
     #[pymodule_export]
-    use crate::folders::restore::{FolderWriter, PayloadSink, files_match, remove_tree};
+    use crate::folders::restore::{FolderRights, FolderWriter, PayloadSink, files_match, remove_tree};
     #[cfg(unix)]
     #[pymodule_export]
     use crate::folders::survey::{Survey, survey};
@@ -95,8 +95,8 @@ mod _core {
     use crate::payload::{PayloadCheck, PayloadHasher, codec_code, is_linkless, payload_cid, payload_matches};
     #[pymodule_export]
     use crate::results::{
-        check_json, split_envelope, verify_diff, verify_map_proof, verify_read, verify_resolve, verify_scan_result,
-        verify_transition,
+        check_json, read_verdict, resolve_verdict, verify_diff, verify_map_proof, verify_read, verify_resolve,
+        verify_scan_result, verify_transition,
     };
     #[pymodule_export]
     use crate::sorting::{ArcSorter, SortedLines};

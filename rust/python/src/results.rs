@@ -229,12 +229,28 @@ pub fn check_json(py: Python<'_>, body: BytesLike, int64: bool) -> PyResult<()> 
     detach::run(py, Work::Json { bytes: body.len() }, || ops::json::check(&body, integers))
 }
 
-/// Split a JSON object into the texts of its members `request` and `result`, each exactly as written. O(bytes).
+/// Return whether a resolve result is proven, and why not, as JSON. O(steps x depth) hashes.
 ///
 /// Raises:
-///     InvalidInput: If the body is not an object with exactly these two members.
+///     InvalidInput: If the body is not `{"request": ..., "result": ...}`, or the request is malformed.
 #[pyfunction]
-pub fn split_envelope<'py>(py: Python<'py>, body: BytesLike) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
-    let (request, result) = detach::run(py, Work::Json { bytes: body.len() }, || ops::json::envelope(&body))?;
-    Ok((PyBytes::new(py, request.as_bytes()), PyBytes::new(py, result.as_bytes())))
+pub fn resolve_verdict(py: Python<'_>, body: BytesLike) -> PyResult<Bound<'_, PyBytes>> {
+    verdict(py, &body, ops::resolve_verdict)
+}
+
+/// Return whether a read result, or the details of a 404, is proven, as `resolve_verdict` does.
+///
+/// Raises:
+///     InvalidInput: As `resolve_verdict`.
+#[pyfunction]
+pub fn read_verdict(py: Python<'_>, body: BytesLike) -> PyResult<Bound<'_, PyBytes>> {
+    verdict(py, &body, ops::read_verdict)
+}
+
+fn verdict<'py>(
+    py: Python<'py>,
+    body: &BytesLike,
+    answer: impl FnOnce(&[u8]) -> core::Result<Vec<u8>> + Send,
+) -> PyResult<Bound<'py, PyBytes>> {
+    detach::run(py, Work::Json { bytes: body.len() }, || answer(body)).map(|answer| PyBytes::new(py, &answer))
 }

@@ -12,9 +12,10 @@ const FOLDERS: &str = "folders can't be read or written";
 const GATEWAY: &str = "no gateway can be run";
 
 /// The names, and what they would do.
-const NAMES: [(&CStr, &str); 15] = [
+const NAMES: [(&CStr, &str); 16] = [
     (c"FolderLines", FOLDERS),
     (c"FolderListing", FOLDERS),
+    (c"FolderRights", FOLDERS),
     (c"FolderUpload", FOLDERS),
     (c"FolderWriter", FOLDERS),
     (c"Front", GATEWAY),

@@ -18,9 +18,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import stat
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -39,7 +38,6 @@ except ModuleNotFoundError as error:
 __all__ = [
     "Extras",
     "PartialFolder",
-    "changeable",
     "check_destination",
     "discard_abandoned",
     "free_bytes",
@@ -110,34 +108,6 @@ class Extras(NamedTuple):
     def has_xattrs(self) -> bool:
         """Whether any extended attributes are restored."""
         return self.xattrs or bool(self.xattr_names)
-
-
-@contextmanager
-def changeable(top: Path) -> Iterator[None]:
-    """Let this user change a folder of the user's own, if it exists, as long as the context lasts.
-
-    What others may no longer do then stays so.
-    """
-    if not top.exists():
-        yield
-        return
-    folder = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        status = os.fstat(folder)
-        mode = stat.S_IMODE(status.st_mode)
-        is_able = mode & stat.S_IRWXU == stat.S_IRWXU or os.access(".", 7, dir_fd=folder, effective_ids=True)
-        if is_able or status.st_uid != os.geteuid():  # a superuser needs no rights
-            yield
-            return
-        os.fchmod(folder, mode | stat.S_IRWXU)
-        try:
-            yield
-        finally:
-            now = stat.S_IMODE(os.fstat(folder).st_mode)
-            others = stat.S_IRWXG | stat.S_IRWXO
-            os.fchmod(folder, mode & ~(others & ~now) | now & stat.S_ISVTX)
-    finally:
-        os.close(folder)
 
 
 _OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

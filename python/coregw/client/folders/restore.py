@@ -22,7 +22,6 @@ from coregw import _core
 from coregw.client.folders.destination import (
     Extras,
     PartialFolder,
-    changeable,
     check_destination,
     discard_abandoned,
     free_bytes,
@@ -233,7 +232,7 @@ class _Restore:
         top, existed = self._destination, self._destination.exists()
         if existed:
             await in_stoppable_thread(discard_abandoned, top)
-        with changeable(top):
+        with closing(_core.FolderRights(top)):
             async with partial_folder(top, is_inside=existed) as partial:
                 partial.tree.mkdir(exist_ok=True)
                 with closing(self._writer(partial.tree, partial, is_moved=existed)) as writer:
@@ -254,7 +253,7 @@ class _Restore:
             if not top.exists():
                 top.mkdir()
                 made.callback(_remove_empty, top)
-            with changeable(top):
+            with closing(_core.FolderRights(top)):
                 async with partial_folder(top, is_inside=True) as partial:
                     with closing(self._writer(top, partial, has_content=True)) as writer:
                         done = await self._change(writer, top, delete)

@@ -18,7 +18,7 @@ from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations
 from msgspec import Struct
 
 from coregw._core import Cid
-from coregw.engine import Engine, Verdict
+from coregw.engine import Engine
 from coregw.errors import InvalidInput, NotFound
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import DESCRIPTION, JSON, OCTETS, Description, Parameter
@@ -204,13 +204,11 @@ async def verify_read(request: Request[Any, Any, Any]) -> Reply:
     return await _verdict(request, Gateway.of(request).engine.verify_read)
 
 
-async def _verdict(request: Request[Any, Any, Any], verify: Callable[[bytes], Awaitable[Verdict]]) -> Reply:
+async def _verdict(request: Request[Any, Any, Any], verify: Callable[[bytes], Awaitable[bytes]]) -> Reply:
     """Verify the result in an envelope. A malformed envelope or request is a 400, an invalid result a verdict."""
     gateway = Gateway.of(request)
     async with gateway.json_body(request.scope, request.receive, gateway.settings.verify_body_bytes) as body:
-        profile, reason = await verify(body)
-    error = msgspec.UNSET if reason is None else reason
-    return json_reply(encode(Verification(profile=profile, valid=reason is None, error=error)))
+        return json_reply(await verify(body))
 
 
 # --- queries by GET ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Payloads in PostgreSQL, in rows and in chunks.
+"""Payloads in PostgreSQL, in rows and in chunks, and the room that there is for them.
 
 ```
 begin   a row of `uploads`          so that a sweep finds what is left of an upload that was not committed
@@ -11,19 +11,63 @@ commit  one transaction: the payload's row, and the row of `uploads` removed; or
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID, uuid4
 
-from coregw.errors import PayloadNotFound, StoreDamaged, Unavailable
+from coregw.errors import PayloadNotFound, StorageFull, StoreDamaged, Unavailable
 from coregw.store.chunks import ChunkWriter
 from coregw.store.postgres.connections import ConnectionPool
 from coregw.store.postgres.schema import NOW
-from coregw.store.postgres.space import Room
 from coregw.store.protocol import CHUNK_BYTES, check_payload_sizes, check_range, check_whole_payload
 
-__all__ = ["Chunks", "PostgresPayloadWriter", "PostgresPayloads", "RowChunks", "drop_upload", "drop_uploads"]
+__all__ = ["Chunks", "PostgresPayloadWriter", "PostgresPayloads", "Room", "RowChunks", "drop_upload", "drop_uploads"]
+
+T = TypeVar("T")
+
+
+class Room:
+    """The room in a store. For tasks of one event loop.
+
+    Args:
+        quota_bytes: What the rows and payloads of all gateways may take together; None for no limit.
+
+    Attributes:
+        used_bytes: What they took when that was counted last, and what this process has begun to write since then.
+        is_disk_full: Whether the last write failed for lack of room on the disk of the database.
+    """
+
+    def __init__(self, quota_bytes: int | None) -> None:
+        self.quota_bytes = quota_bytes
+        self.used_bytes = 0
+        self.is_disk_full = False
+
+    def require(self, size: int) -> None:
+        """Count this many bytes as used.
+
+        Raises:
+            StorageFull: They exceed the quota.
+        """
+        if self.quota_bytes is not None and self.used_bytes + size > self.quota_bytes:
+            raise StorageFull(f"the store holds at most {self.quota_bytes:,} bytes; {size:,} more do not fit")
+        self.used_bytes += size
+
+    async def watch(self, write: Awaitable[T]) -> T:
+        """Return the result of a write, and note whether it failed for lack of room."""
+        try:
+            result = await write
+        except StorageFull:
+            self.is_disk_full = True
+            raise
+        self.is_disk_full = False
+        return result
+
+    def obstacles(self) -> list[str]:
+        """Return why there is no room, as sentences."""
+        if self.quota_bytes is not None and self.used_bytes >= self.quota_bytes:
+            return [f"the store holds at most {self.quota_bytes:,} bytes, and all of them are used"]
+        return ["the disk of the database is full"] if self.is_disk_full else []
 
 
 class Chunks(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from uuid import uuid4
 
 from coregw.errors import CoregwError, RootNotFound, Unavailable
@@ -18,15 +18,47 @@ from coregw.store.postgres.checks import check_server, identify
 from coregw.store.postgres.collection import PostgresCollection, Upkeep
 from coregw.store.postgres.connections import ConnectionPool, Query, Replicas, columns
 from coregw.store.postgres.guides import DESCENTS_ON_PRIMARY, Guides, guide_columns
-from coregw.store.postgres.payloads import Chunks, PostgresPayloads, PostgresPayloadWriter, RowChunks
+from coregw.store.postgres.payloads import Chunks, PostgresPayloads, PostgresPayloadWriter, Room, RowChunks
 from coregw.store.postgres.schema import migrate
-from coregw.store.postgres.space import FIGURES, FILES, PostgresFigures, Room
 from coregw.store.protocol import Guide, Stored, Table, check_listing, check_renewal, key_range
 
 if TYPE_CHECKING:
     from coregw.store.postgres.bucket import BucketChunks
 
-__all__ = ["PostgresStore", "open_store"]
+__all__ = ["PostgresFigures", "PostgresStore", "open_store"]
+
+
+class PostgresFigures(NamedTuple):
+    """What a store's database and this process's connections to it are doing.
+
+    Attributes:
+        data_bytes: Rows, guides and payloads; what a quota limits.
+        page_bytes: Files of the tables of pages and guides, and of their indexes.
+        payload_bytes: Files of payloads and chunks in the database.
+        pages: The number of pages, as the database estimates it.
+        payloads: The number of payloads, as the database estimates it.
+        uploads: Uploads in progress, of all gateways, and those that are being dropped.
+        standbys: Standbys that are connected to the primary.
+        connections: Open connections of this process.
+        connections_in_use: Of these, those that are in use.
+        retries: Calls of this process that were repeated.
+        oldest_write_seconds: How long the oldest write in progress of this process has been waiting.
+        replica_hits: Pages of this process that a standby returned.
+    """
+
+    data_bytes: int
+    page_bytes: int
+    payload_bytes: int
+    pages: int
+    payloads: int
+    uploads: int
+    standbys: int
+    connections: int
+    connections_in_use: int
+    retries: int
+    oldest_write_seconds: float
+    replica_hits: int
+
 
 _KEYS_AT_ONCE: Final = 1000
 _PROBE_SECONDS: Final = 2.0
@@ -49,6 +81,18 @@ _RENEW: Final = {
     Stored.ROOTS: "SELECT * FROM coregw_renew_roots($1)",
     Stored.PAYLOADS: "SELECT * FROM coregw_renew_payloads($1)",
 }
+_TABLES: Final = ("pages", "roots", "records", "payloads", "chunks", "uploads", "attempts", "sizes", "guides")
+_FILES: Final = "SELECT ({})::bigint".format(" + ".join(f"pg_total_relation_size('{table}')" for table in _TABLES))
+"""The query for the size of all tables and indexes."""
+_FIGURES: Final = """
+SELECT (SELECT coalesce(sum(change), 0)::bigint FROM sizes),
+  pg_total_relation_size('pages') + pg_total_relation_size('guides'),
+  pg_total_relation_size('payloads') + pg_total_relation_size('chunks'),
+  (SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = 'pages'::regclass),
+  (SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = 'payloads'::regclass),
+  (SELECT count(*) FROM uploads), (SELECT count(*) FROM pg_stat_replication)
+"""
+"""The query for the first columns of `PostgresFigures`."""
 _REFRESH: Final = "SELECT expiries, pg_is_in_recovery() FROM state"
 _USED: Final = "SELECT coalesce(sum(change), 0)::bigint FROM sizes"
 _SLICE: Final = "UPDATE state SET slice_ms = $1 WHERE slice_ms < $1"
@@ -318,14 +362,14 @@ class PostgresStore:
     async def usage(self) -> Usage:
         """See `coregw.store.collection.CollectableStore.usage`. Files are those of tables and indexes."""
         self._database.require_open()
-        (files,) = await self._database.read(FILES)
+        (files,) = await self._database.read(_FILES)
         (data,) = await self._database.read(_USED)
         return Usage(files[0], data[0])
 
     async def figures(self) -> PostgresFigures:
         """Return what the database and its connections are doing. Cheap."""
         self._database.require_open()
-        (row,) = await self._database.read(FIGURES)
+        (row,) = await self._database.read(_FIGURES)
         connected, in_use = self._database.in_use
         own = (connected, in_use, self._database.retries, self._database.oldest_write_seconds, self._replicas.hits)
         return PostgresFigures._make([*row, *own])

@@ -25,7 +25,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from coregw.durability import replace_durably, sync_path
+from coregw.durability import make_directory, replace_durably
 from coregw.errors import InvalidInput, StorageFull, StoreDamaged, Unavailable
 from coregw.store.collection import Identity
 from coregw.store.rocksdb.layout import FORMAT_VERSION
@@ -111,7 +111,7 @@ def prepare(path: Path, *, salvage: bool) -> State:
     with _translated(path):
         if path.exists() and not path.is_dir():
             raise InvalidInput(f"{path} is not a directory")
-        _create(path)
+        make_directory(path)
         marker = path / MARKER
         if not marker.exists():
             _refuse_foreign(path)
@@ -202,7 +202,9 @@ def require_working_disk(path: Path) -> None:
     database = path / DATABASE
     with translated(path), ExitStack() as stack:
         free, needed = shutil.disk_usage(path).free, SPARE_BYTES
-        needed += sum(log.stat().st_size for log in database.glob("*.log"))
+        for log in database.glob("*.log"):
+            with suppress(FileNotFoundError):  # RocksDB flushes and deletes logs also after a failed write
+                needed += log.stat().st_size
         if free < needed:
             raise StorageFull(f"the disk of {path} has {free:,} bytes free; reopening the store needs {needed:,}")
         stack.callback((database / _PROBE).unlink, missing_ok=True)
@@ -210,14 +212,6 @@ def require_working_disk(path: Path) -> None:
         files[0].write(bytes(1 << 20))
         files[0].flush()
         os.fsync(files[0].fileno())
-
-
-def _create(path: Path) -> None:
-    """Create the directory and its missing parents durably: a power cut must not take it away with what it holds."""
-    missing = [each for each in (path, *path.parents) if not each.exists()]
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for each in reversed(missing):
-        sync_path(each.parent)
 
 
 def _refuse_foreign(path: Path) -> None:

@@ -303,13 +303,9 @@ class HighWaterMark:
         """Find out to which log RocksDB has appended a batch. Call it after each write, before the next one."""
         size = os.lseek(self._descriptor, 0, os.SEEK_END)
         if size == self._log.size:  # RocksDB has begun another log
-            numbers = log_numbers(self._database)
-            self._ended += [number for number in numbers if self._log.number <= number < numbers[-1]]
-            descriptor = self._open_log(numbers[-1])
-            os.close(self._descriptor)
-            self._descriptor = descriptor
-            size = os.fstat(descriptor).st_size
-            self._log = Extent(numbers[-1], size)
+            *ended, newest = self._open_newest()
+            self._ended += [number for number in ended if number >= self._log.number]
+            self._log = Extent(newest, os.fstat(self._descriptor).st_size)
         else:
             self._log = Extent(self._log.number, size)
 
@@ -352,6 +348,26 @@ class HighWaterMark:
 
     def _durable(self) -> Durable:
         return Durable(self._manifest, tuple(Extent(*item) for item in sorted(self._synced.items())), self._session)
+
+    def _open_newest(self) -> list[int]:
+        """Open the log that RocksDB writes to, instead of the one before. Returns the numbers of the logs, ascending.
+
+        A flush in another thread, as that of a backup, may end and delete a log after it was listed. Its rows are in
+        SSTs then, and RocksDB has begun another one.
+        """
+        before: list[int] | None = None
+        while True:
+            numbers = log_numbers(self._database)
+            try:
+                descriptor = self._open_log(max(numbers, default=self._log.number))
+            except FileNotFoundError:
+                if numbers == before:  # nothing flushes
+                    raise
+                before = numbers
+            else:
+                os.close(self._descriptor)
+                self._descriptor = descriptor
+                return numbers
 
     def _open_log(self, number: int) -> int:
         return os.open(self._database / log_name(number), os.O_RDONLY | os.O_CLOEXEC)

@@ -22,6 +22,7 @@ pub(crate) use part::read_part;
 pub(crate) use refusal::request_error;
 pub(crate) use strict::{Names, read};
 pub(crate) use text::{MessageText, Text, decode_base64, shown};
+pub use writer::write_string;
 pub(crate) use writer::{write, write_long};
 
 use serde_json::value::RawValue;

@@ -31,6 +31,11 @@ impl Formatter for Compact {
     }
 }
 
+/// Appends a string.
+pub fn write_string(out: &mut String, text: &str) {
+    out.push_str(&serde_json::to_string(text).expect("every string can be written"));
+}
+
 /// Writes a message.
 pub(crate) fn write(message: &impl Serialize) -> Vec<u8> {
     write_long(message, 0)

@@ -1,10 +1,10 @@
-//! `FolderWriter`, `PayloadSink` and `files_match`: folders that are restored, and files that are compared.
+//! `FolderWriter`, `PayloadSink`, `FolderRights` and `files_match`: folders that are restored, and files that are compared.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use core::{Cid, InputCode};
 use coregw_core as core;
@@ -15,6 +15,7 @@ use coregw_folders::metadata::Extras;
 use coregw_folders::plan::{Plan, PlannedPayload};
 use coregw_folders::removal;
 use coregw_folders::restore::{Choices, Destination, Restore};
+use coregw_folders::rights;
 use coregw_folders::stat_file::StatFile;
 use coregw_folders::top::{RestoreFailure, Top};
 use coregw_folders::update::{Done, Preview};
@@ -525,6 +526,40 @@ pub fn files_match(
     let found = detach::run(py, Work::Unbounded, || Ok(compare::files_match(&beneath, &files, &signals)))?;
     signals.result()?;
     Ok(found)
+}
+
+/// Gives this user all rights to a folder of the user's own that lacks some, until `close`.
+///
+/// Nothing happens to a folder that does not exist, or in which the user may do everything, as a superuser may.
+///
+/// Args:
+///     folder: The folder. Its path may lead through links.
+///
+/// Raises:
+///     OSError: If the folder can't be opened, or its mode not be changed.
+#[pyclass(frozen, module = "coregw._core")]
+pub struct FolderRights {
+    path: PathBuf,
+    given: Mutex<Option<rights::FolderRights>>,
+}
+
+#[pymethods]
+impl FolderRights {
+    #[new]
+    #[pyo3(signature = (folder), text_signature = "(folder)")]
+    fn new(folder: PathBuf) -> PyResult<Self> {
+        let given = rights::FolderRights::give(&folder).map_err(|error| os_error(&folder, &error))?;
+        Ok(Self { path: folder, given: Mutex::new(given) })
+    }
+
+    /// Give the folder the mode that it had. What others may no longer do stays so. Idempotent.
+    ///
+    /// Raises:
+    ///     OSError: If the mode can't be changed.
+    fn close(&self) -> PyResult<()> {
+        let given = self.given.lock().unwrap_or_else(PoisonError::into_inner).take();
+        given.map_or(Ok(()), rights::FolderRights::take_back).map_err(|error| os_error(&self.path, &error))
+    }
 }
 
 /// Remove a folder with all that is in it, as far as that is possible, without following links. O(entries).

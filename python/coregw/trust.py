@@ -1,4 +1,7 @@
-"""The trust store: names that stand for roots which their user has accepted."""
+"""State that a client trusts: names of accepted roots, and the publications and tree heads that it saw last.
+
+The trust store keeps it in one file, a JSON document that is read strictly.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +10,128 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeVar
-
-from msgspec.structs import replace
+from typing import Annotated, Final, Literal, TypeVar
 
 from coregw._core import Cid, check_integer
 from coregw.durability import replace_durably
 from coregw.errors import InvalidInput, ProofError, Unavailable
 from coregw.extras import missing_extra
 from coregw.messages.common import is_name
-from coregw.trust.document import (
-    MAX_HISTORY,
-    MAX_NAMES,
-    AcceptedRoot,
-    Document,
-    Followed,
-    SeenRecord,
-    TrustedName,
-    decode_document,
-    encode_document,
-)
+from coregw.undecodable import UNDECODABLE
 
-__all__ = ["PATH_VARIABLE", "TrustStore", "default_path", "is_cid"]
+try:
+    import msgspec
+    from msgspec import Meta
+    from msgspec.structs import replace
+except ModuleNotFoundError as error:
+    raise missing_extra(error, "coregw.trust", "client") from None
+
+__all__ = ["PATH_VARIABLE", "AcceptedRoot", "Followed", "TrustStore", "TrustedName", "default_path", "is_cid"]
+
+MAX_NAMES: Final = 10_000
+"""The maximum number of names, of publications and of tree heads in a trust store."""
+
+MAX_HISTORY: Final = 1_000
+"""The maximum number of accepted roots that are remembered for a name; the oldest ones are dropped."""
+
+_MAX_REVISION: Final = (1 << 53) - 1
+"""The greatest revision, as in the messages of a gateway."""
+
+_Revision = Annotated[int, Meta(ge=1, le=_MAX_REVISION)]
+
+
+class AcceptedRoot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A root that was accepted for a name.
+
+    Attributes:
+        root: Its CID.
+        accepted_at: When; in UTC.
+        revision: The revision as which it was published; None if it was not looked up under a published name.
+        forced: Whether it was accepted although that was a rollback.
+    """
+
+    root: str
+    accepted_at: datetime
+    revision: _Revision | None = None
+    forced: bool = False
+
+
+class Followed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The published name from which new roots of a trusted name come.
+
+    Attributes:
+        scope: Its scope.
+        name: Its name there.
+        policy: The text of the policy that its tree heads must meet; None if the gateway is believed.
+    """
+
+    scope: str
+    name: str
+    policy: str | None = None
+
+
+class TrustedName(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A name and the roots that were accepted for it.
+
+    Attributes:
+        history: The accepted roots, oldest first; at least one. The last one is what the name stands for.
+        follows: Where new roots are looked up; None if they are only given by hand.
+    """
+
+    history: Annotated[list[AcceptedRoot], Meta(min_length=1, max_length=MAX_HISTORY)]
+    follows: Followed | None = None
+
+    @property
+    def root(self) -> str:
+        """What the name stands for."""
+        return self.history[-1].root
+
+
+class SeenRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The newest revision of a published name that was seen at one source."""
+
+    revision: _Revision
+    root: str
+    frozen: bool = False
+
+
+class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The whole file.
+
+    Attributes:
+        version: The version of this form.
+        names: The trusted names.
+        seen: Published revisions by source, scope and name, see `coregw.trust.TrustStore.observe`.
+        heads: The newest verified checkpoint of each transparency log, as a signed note, by origin.
+    """
+
+    version: Literal[1]
+    names: Annotated[dict[str, TrustedName], Meta(max_length=MAX_NAMES)] = {}
+    seen: Annotated[dict[str, SeenRecord], Meta(max_length=MAX_NAMES)] = {}
+    heads: Annotated[dict[str, str], Meta(max_length=MAX_NAMES)] = {}
+
+
+_DECODER: Final = msgspec.json.Decoder(Document)
+
+
+def decode_document(data: bytes, place: str) -> Document:
+    """Decode the bytes of a file; none are an empty document. `InvalidInput` names the place."""
+    if not data:
+        return Document(version=1)
+    try:
+        found = _DECODER.decode(data)
+        for name in found.names.values():
+            for each in name.history:
+                Cid(each.root)
+    except (*UNDECODABLE, InvalidInput) as error:
+        raise InvalidInput(f"{place}: not a trust store: {error}") from None
+    return found
+
+
+def encode_document(document: Document) -> bytes:
+    """Encode a document, indented for people."""
+    return msgspec.json.format(msgspec.json.encode(document, order="deterministic"), indent=1) + b"\n"
+
 
 PATH_VARIABLE: Final = "COREGW_TRUST"
 """The environment variable with the path of the default store."""
