@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import httpx2
 import pytest
@@ -29,6 +31,7 @@ from coregw.gateway import create_app
 from coregw.gateway.access import AccessToken
 from coregw.gateway.app import create_app_over
 from coregw.gateway.context import Gateway
+from coregw.gateway.metrics import request_samples
 from coregw.gateway.settings import Settings
 from coregw.store.memory import MemoryStore
 from coregw.store.rocksdb import open_store
@@ -336,6 +339,32 @@ async def test_below_another_path_the_same_requests_need_a_token(root_path: str)
         role = (await client.post(f"{HERE}{root_path}/v1/verify/read")).headers["x-core-verification-role"]
         assert role == "diagnostic"
     await engine.close()
+
+
+def test_requests_are_logged_with_their_ids_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    app = create_app(MemoryStore(), Settings(access_log=True))
+    before = requests_counted()
+    with caplog.at_level(logging.INFO, "coregw.access"), TestClient(app, base_url=HERE) as client:
+        stored = client.post("/v1/cas", content=b"x", headers={"x-request-id": "mine"})
+        missing = client.get(f"{HERE}//nothing", headers={"x-request-id": "not sane"})
+        stranger = client.get("/healthz", headers={"host": "rebound.example.org"})
+    assert (stored.headers["x-request-id"], len(missing.headers["x-request-id"])) == ("mine", 16)
+    logged = [record.__dict__["fields"] for record in caplog.records if record.name == "coregw.access"]
+    assert [(each["method"], each["path"], each["status"]) for each in logged] == [
+        ("POST", "/v1/cas", 201),
+        ("GET", "//nothing", 404),
+        ("GET", "/healthz", 421),
+    ]
+    assert [each["bytes"] for each in logged] == [len(each.content) for each in (stored, missing, stranger)]
+    assert requests_counted() - before == Counter(
+        {("POST", "/v1/cas", "201"): 1, ("GET", "none", "404"): 1, ("GET", "none", "421"): 1}
+    )
+
+
+def requests_counted() -> Counter[tuple[str, ...]]:
+    """How many requests this process has answered, by method, route and status."""
+    name = "coregw_requests_total"
+    return Counter({each.labels: int(cast("float", each.value)) for each in request_samples() if each.name == name})
 
 
 def test_malformed_settings_are_refused_before_the_application_starts(monkeypatch: pytest.MonkeyPatch) -> None:
