@@ -17,8 +17,8 @@ import os
 import shutil
 import socket
 import tempfile
-import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -87,23 +87,19 @@ async def serve_front(
         patience = settings.shutdown_seconds
         await stack.enter_async_context(serving(private, app, patience=patience, is_private=True))
         front = _new_front(settings, engine, reads, fields, path)
-        visit = _visit_of(engine.store, reads.small_payload_bytes, asyncio.get_running_loop())
-        threads = [
-            threading.Thread(target=_read_store, args=(reads, visit), name=f"coregw-store-{number}")
-            for number in range(settings.store_threads)
-        ]
-        threads.append(threading.Thread(target=_write_log, args=(front,), name="coregw-requests"))
-        for thread in threads:
-            thread.start()
-        ended = asyncio.ensure_future(asyncio.to_thread(front.serve, [listener], float(patience)))
+        loop = asyncio.get_running_loop()
+        visit = _visit_of(engine.store, reads.small_payload_bytes, loop)
+        pool = stack.enter_context(ThreadPoolExecutor(settings.store_threads + 2, "coregw-front"))
+        helpers = [loop.run_in_executor(pool, _read_store, reads, visit) for _ in range(settings.store_threads)]
+        helpers.append(loop.run_in_executor(pool, _write_log, front))
+        ended = loop.run_in_executor(pool, front.serve, [listener], float(patience))
         try:
             yield RunningFront(front, reads, ended)
         finally:
             front.stop()
             await asyncio.wait([ended])
             reads.close()
-            for thread in threads:
-                await asyncio.to_thread(thread.join)
+            await asyncio.wait(helpers)
     ended.result()
 
 

@@ -19,9 +19,7 @@ GIB = 1 << 30
 def test_the_settings_allow_the_sum_of_their_budgets() -> None:
     print(f"the default settings allow {allowed_bytes(Settings()) / MIB:.0f} MiB")
     small = Settings(cache_bytes=MIB, long_queries=1)
-    assert (
-        allowed_bytes(Settings(cache_bytes=64 * MIB, long_queries=1)) == allowed_bytes(small) + 63 * MIB * 9 // 8
-    )  # with small payloads
+    assert allowed_bytes(Settings(cache_bytes=64 * MIB, long_queries=1)) == allowed_bytes(small) + 63 * MIB * 9 // 8
     assert allowed_bytes(Settings(cache_bytes=MIB, long_queries=3)) == allowed_bytes(small) + 2 * 3 * 25 * MIB
     assert allowed_bytes(Settings(worker_threads=9)) == allowed_bytes(Settings(worker_threads=4)) + 5 * 2 * MIB
     two = Settings(workers=2, worker_threads=9)
