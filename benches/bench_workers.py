@@ -45,8 +45,8 @@ class Gateway:
     url: str
 
     def workers(self) -> list[str]:
-        owner = self.process.pid
-        return Path(f"/proc/{owner}/task/{owner}/children").read_text().split()
+        threads = Path(f"/proc/{self.process.pid}/task").iterdir()  # any of which may have started them
+        return [child for thread in threads for child in (thread / "children").read_text().split()]
 
     def spread(self) -> None:
         """Bind each answering process to a core of its own."""

@@ -11,7 +11,8 @@ _SECONDS = 60
 
 def workers_of(pid: int) -> set[int]:
     """The processes that a process has started and that have not ended."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    threads = Path(f"/proc/{pid}/task").iterdir()  # any of which may have started them
+    children = [child for thread in threads for child in (thread / "children").read_text().split()]
     return {int(child) for child in children if is_alive(int(child))}
 
 

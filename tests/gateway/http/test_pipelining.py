@@ -122,7 +122,7 @@ def test_head_that_waits_behind_an_unread_response_has_no_deadline() -> None:
     [
         b"GARBAGE\r\n\r\n",
         b"GET / HTTP/1.1\r\n\r\n",
-        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nz",
+        b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nz",
     ],
     ids=["a head", "no Host", "a body"],
 )
