@@ -14,9 +14,9 @@ from coregw.gateway import server
 from coregw.gateway.access import AccessToken
 from coregw.gateway.app import create_app_over
 from coregw.gateway.context import Gateway
-from coregw.gateway.settings import MIB, Settings
+from coregw.gateway.settings import GIB, Settings
 
-CACHE_BYTES = 512 * MIB
+MEMORY = 4 * GIB
 """Enough for all pages of a map of 10^6 arcs, so that a warm cache stays warm."""
 
 
@@ -59,6 +59,6 @@ APPS = {"gateway": create_app_over, "constant": _constant_app, "raw": _Raw}
 if __name__ == "__main__":
     kind, data, answer = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     _Constant.answer = answer.read_bytes() if answer.exists() else b""
-    settings = Settings(data=data, port=0, cache_bytes=CACHE_BYTES, log_level="error")
+    settings = Settings(data=data, port=0, memory=MEMORY, log_level="error")
     server.create_app_over = APPS[kind]
     server.run(settings)

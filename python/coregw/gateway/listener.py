@@ -111,11 +111,12 @@ async def serving(
         await task
 
 
-def listen_for_clients(settings: Settings, *, shared: bool = False) -> Listener:
+def listen_for_clients(settings: Settings, backlog: int, *, shared: bool = False) -> Listener:
     """Return a socket for a front that listens as `listen` does. Raises as `listen`.
 
     Args:
-        settings: The host, the port, and the backlog.
+        settings: The host and the port.
+        backlog: How many connections may wait to be accepted.
         shared: Whether other processes may listen on the same port with this option (see `reserve`).
     """
     try:
@@ -123,25 +124,24 @@ def listen_for_clients(settings: Settings, *, shared: bool = False) -> Listener:
         host = str(address[0])
         if len(address) == 4 and address[3]:  # the scope of an address of a link
             host = f"{host.partition('%')[0]}%{address[3]}"
-        return Listener(host, address[1], settings.backlog, shared)
+        return Listener(host, address[1], backlog, shared)
     except (OSError, UnicodeError) as error:
         raise _unavailable(settings, error) from None
 
 
-def listen(settings: Settings) -> socket.socket:
+def listen(settings: Settings, backlog: int) -> socket.socket:
     """Return a socket that listens on the host's first address; ``::`` is every address, of IPv4 as well.
 
     Args:
-        settings: The host, the port, and the backlog.
+        settings: The host and the port.
+        backlog: How many connections may wait to be accepted.
 
     Raises:
         Unavailable: If the address is in use or does not exist; the message says which and why.
     """
     try:
         family, address = _address(settings)
-        return socket.create_server(
-            address, family=family, backlog=settings.backlog, dualstack_ipv6=_is_dual(family, address)
-        )
+        return socket.create_server(address, family=family, backlog=backlog, dualstack_ipv6=_is_dual(family, address))
     except (OSError, UnicodeError) as error:
         raise _unavailable(settings, error) from None
 
@@ -152,7 +152,7 @@ def reserve(settings: Settings) -> socket.socket:
     Raises:
         Unavailable: As `listen`; also if other processes that share the port listen on it, so that no two gateways mix.
     """
-    with listen(settings) as alone:
+    with listen(settings, 1) as alone:
         address = alone.getsockname()
         family = alone.family
         is_dual = _is_dual(family, address)

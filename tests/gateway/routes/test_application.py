@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
@@ -33,6 +34,7 @@ from coregw.gateway import create_app
 from coregw.gateway.access import AccessToken
 from coregw.gateway.app import create_app_over
 from coregw.gateway.context import Gateway
+from coregw.gateway.limits.machine import Limits
 from coregw.gateway.metrics import request_samples
 from coregw.gateway.settings import Settings
 from coregw.store.memory import MemoryStore
@@ -145,7 +147,7 @@ def called() -> Iterator[Ask]:
     """A gateway in this process, without a server."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GATEWAY_ADMIN_TOKEN", serving.ADMIN_TOKEN)
-        app = create_app(MemoryStore(), Settings(json_body_bytes=LIMIT))
+        app = create_app(MemoryStore(), Settings(), limits=replace(Limits.of(Settings()), json_body_bytes=LIMIT))
     with TestClient(app, base_url=HERE) as client:
         yield asking(client, HERE)
 
