@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -22,7 +21,7 @@ import coregw
 import serving
 from car_files import TYPE, car_of_payloads
 from coregw.gateway.settings import MIB
-from worker_processes import has_connection, is_alive, open_files, until, workers_of
+from worker_processes import client_ports, has_connection, is_alive, open_files, until, workers_of
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks at processes by /proc")
 
@@ -102,9 +101,14 @@ def test_connections_are_distributed_over_workers(shared: serving.Process) -> No
     with ExitStack() as stack:
         connections = [stack.enter_context(serving.connect(shared.url)) for _ in range(64)]
         workers = workers_of(shared.popen.pid)
-        ports = [connection.getsockname()[1] for connection in connections]
-        until(lambda: all(any(has_connection(worker, port) for worker in workers) for port in ports))
-        taken = Counter(worker for worker in workers for port in ports if has_connection(worker, port))
+        ports = {connection.getsockname()[1] for connection in connections}
+        taken: dict[int, int] = {}
+
+        def are_taken() -> bool:
+            taken.update((worker, len(client_ports(worker) & ports)) for worker in workers)
+            return sum(taken.values()) == len(ports)
+
+        until(are_taken)
     assert len(workers) == 2
     assert all(taken[worker] >= 8 for worker in workers), taken
 
