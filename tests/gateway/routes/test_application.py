@@ -13,7 +13,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
@@ -43,7 +42,7 @@ from tables import rows
 
 ADMIN = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
 JSON = {"content-type": "application/json"}
-LIMIT = 4096
+LIMIT = Limits.of(Settings()).json_body_bytes
 HERE = "http://127.0.0.1"
 """The host that the test client names; its own is one that a gateway on loopback refuses."""
 
@@ -98,7 +97,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
     """A gateway that `coregw serve` runs."""
     data = tmp_path_factory.mktemp("served") / "data"
     with (
-        serving.process(data, serving.ADMIN, json_body_bytes=LIMIT) as running,
+        serving.process(data, serving.ADMIN) as running,
         httpx2.Client(timeout=60) as client,
     ):
         yield asking(client, running.url)
@@ -124,7 +123,7 @@ def uvicorn_of(data: Path, **variables: str) -> tuple[subprocess.Popen[str], str
 def on_uvicorn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
     """A gateway on stock uvicorn."""
     data = tmp_path_factory.mktemp("uvicorn") / "data"
-    popen, url = uvicorn_of(data, COREGW_JSON_BODY_BYTES=str(LIMIT), **serving.ADMIN)
+    popen, url = uvicorn_of(data, **serving.ADMIN)
     with popen, httpx2.Client(timeout=60) as client:
         yield asking(client, url)
         popen.send_signal(signal.SIGTERM)
@@ -147,7 +146,7 @@ def called() -> Iterator[Ask]:
     """A gateway in this process, without a server."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GATEWAY_ADMIN_TOKEN", serving.ADMIN_TOKEN)
-        app = create_app(MemoryStore(), Settings(), limits=replace(Limits.of(Settings()), json_body_bytes=LIMIT))
+        app = create_app(MemoryStore(), Settings())
     with TestClient(app, base_url=HERE) as client:
         yield asking(client, HERE)
 
