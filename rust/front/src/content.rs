@@ -205,13 +205,14 @@ impl Sender {
         Ok(response)
     }
 
-    /// A part of what is named: at once if it fits in a chunk, else chunk by chunk as the client reads it.
+    /// A part of what is named: at once if it fits in a chunk and few are unread, else bit by bit as the client reads it.
     async fn read(&self, content: Content, range: Range<u64>) -> Result<Answer, Problem> {
         let (name, range) = match content {
             Content::Bytes(bytes) => return Ok(Answer::from(bytes.slice(range.start as usize..range.end as usize))),
             Content::Payload(name, _) => (name, range),
         };
-        let first = self.chunks.read(&name, &range).await?;
+        let is_one_chunk = range.end - range.start <= CHUNK_BYTES;
+        let first = if is_one_chunk { self.chunks.read(&name, &range).await? } else { Bytes::new() };
         let start = range.start + first.len() as u64;
         if start == range.end {
             return Ok(Answer::from(first));

@@ -178,6 +178,27 @@ async fn a_client_that_has_ended_its_side_gets_all_of_a_long_answer() {
 }
 
 #[tokio::test]
+async fn a_client_that_cuts_its_body_off_learns_what_is_wrong_with_the_rest() {
+    let running = start("cut").await;
+    for framing in ["Content-Length: 99\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"] {
+        for is_answered in [true, false] {
+            let request = format!("POST / HTTP/1.1\r\nHost: localhost\r\n{framing}");
+            let mut client = running.connect(request.as_bytes()).await;
+            let mut stream = running.accept().await;
+            client.shutdown().await.expect("it is open");
+            if is_answered {
+                let answer = b"HTTP/1.1 415 Unsupported Media Type\r\nContent-Length: 2\r\n\r\nno";
+                stream.write_all(answer).await.expect("it is read");
+            }
+            let (received, is_whole) = everything(client).await;
+            let expected = if is_answered { "HTTP/1.1 415 " } else { "HTTP/1.1 400 " };
+            assert!(is_whole && received.contains(expected) && received.contains("connection: close"), "{received}");
+            drop(stream);
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_answer_without_length_is_framed_for_its_client() {
     let running = start("framed").await;
     for answer in [
