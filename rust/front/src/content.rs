@@ -106,11 +106,11 @@ struct Chunks {
 /// A chunk that is counted until it is sent.
 struct Unread {
     bytes: Bytes,
-    _counted: Counted,
+    _count: UnreadCount,
 }
 
 /// Bytes that are read, or were and are not sent.
-struct Counted {
+struct UnreadCount {
     chunks: Arc<Chunks>,
     size: usize,
 }
@@ -243,21 +243,21 @@ impl Chunks {
             let most = if is_much { PIECE_BYTES } else { CHUNK_BYTES };
             let range = range.start..range.end.min((range.start / most + 1) * most);
             let length = (range.end - range.start) as usize;
-            let counted = Counted::new(self, length);
+            let count = UnreadCount::new(self, length);
             let bytes = self.driver.reads.chunk(name.to_vec(), range).found().await.map_err(Problem::of_failure)?;
             if bytes.len() != length {
                 return Err(Problem::failed("a part of a payload has the wrong size".to_owned()));
             }
-            Ok(Bytes::from_owner(Unread { bytes, _counted: counted }))
+            Ok(Bytes::from_owner(Unread { bytes, _count: count }))
         };
         self.driver.in_time(reading).await
     }
 }
 
-impl Counted {
+impl UnreadCount {
     fn new(chunks: &Arc<Chunks>, size: usize) -> Self {
         chunks.unread.fetch_add(size, Ordering::Relaxed);
-        Counted { chunks: Arc::clone(chunks), size }
+        UnreadCount { chunks: Arc::clone(chunks), size }
     }
 }
 
@@ -267,7 +267,7 @@ impl AsRef<[u8]> for Unread {
     }
 }
 
-impl Drop for Counted {
+impl Drop for UnreadCount {
     fn drop(&mut self) {
         self.chunks.unread.fetch_sub(self.size, Ordering::Relaxed);
     }
