@@ -18,14 +18,14 @@ from litestar.datastructures import State
 from litestar.enums import ScopeType
 from litestar.exceptions import HTTPException
 
-from coregw._core import Origins
+from coregw._core import Origins, Proxies
 from coregw.engine import Engine, EngineLimits
 from coregw.errors import Unauthorized
 from coregw.gateway.access import WRITE_TOKEN_VARIABLE, AccessToken, WriteAccess, warn_of_open_writes
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import description_of
 from coregw.gateway.limits.machine import Limits
-from coregw.gateway.limits.peers import Peers, Proxies
+from coregw.gateway.limits.peers import Peers
 from coregw.gateway.logs import CURRENT, AccessLog
 from coregw.gateway.metrics import counts_of
 from coregw.gateway.openapi import build_document

@@ -54,16 +54,21 @@ def run_in_thread(serve: Callable[[], Coroutine[Any, Any, None]], stop: Callable
 
     Args:
         serve: The service. What it raises is raised here.
-        stop: Makes it end; called for SIGINT and SIGTERM, if this is the main thread.
+        stop: Makes it end; called for SIGINT and SIGTERM, if this is the main thread. A SIGINT after that kills the
+            process, for a person who does not want to wait; what was acknowledged is durable.
     """
 
     def work() -> None:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(serve())
 
+    def end(*_: object) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        stop()
+
     before = {}
     if threading.current_thread() is threading.main_thread():
-        before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with ThreadPoolExecutor(1, thread_name_prefix="coregw-gateway") as thread:
             thread.submit(work).result()

@@ -21,7 +21,7 @@ from litestar import Request, Router, route
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from coregw import __version__
-from coregw._core import Origins
+from coregw._core import Origins, Proxies
 from coregw.engine import Engine
 from coregw.errors import CoregwError, Unavailable
 from coregw.gateway import maintenance
@@ -32,7 +32,6 @@ from coregw.gateway.context import Gateway
 from coregw.gateway.control import control_file, listen_for_control
 from coregw.gateway.description import DESCRIPTION, Description
 from coregw.gateway.limits.machine import MANAGEMENT_BYTES, Limits
-from coregw.gateway.limits.peers import Proxies
 from coregw.gateway.listener import listen, serving, url_of
 from coregw.gateway.maintenance import Management
 from coregw.gateway.metrics import Sample, Sums, expose, number

@@ -19,9 +19,9 @@ import msgspec
 from msgspec import Meta
 from msgspec.inspect import BoolType, FloatType, IntType, LiteralType, Metadata, Type, type_info
 
-from coregw._core import Origins
+from coregw._core import Origins, Proxies
 from coregw.errors import InvalidInput
-from coregw.gateway.limits.peers import LOOPBACK, Proxies
+from coregw.gateway.limits.peers import LOOPBACK
 from coregw.store.addresses import masked
 from coregw.text import without_surrogates
 

@@ -12,7 +12,7 @@ const FOLDERS: &str = "folders can't be read or written";
 const GATEWAY: &str = "no gateway can be run";
 
 /// The names, and what they would do.
-const NAMES: [(&CStr, &str); 15] = [
+const NAMES: [(&CStr, &str); 16] = [
     (c"FolderLines", FOLDERS),
     (c"FolderListing", FOLDERS),
     (c"FolderUpload", FOLDERS),
@@ -22,6 +22,7 @@ const NAMES: [(&CStr, &str); 15] = [
     (c"Listener", GATEWAY),
     (c"PayloadBatch", FOLDERS),
     (c"PayloadSink", FOLDERS),
+    (c"Proxies", GATEWAY),
     (c"StoreReads", GATEWAY),
     (c"Survey", FOLDERS),
     (c"files_match", FOLDERS),
