@@ -25,7 +25,7 @@ from pathlib import Path
 import uvloop
 
 import report
-from bench_gateway import Server, create_map, key
+from bench_gateway import create_map, key, start_gateway
 from coregw import AsyncClient, Client
 from coregw.client.operations import lookup as operations
 
@@ -87,7 +87,7 @@ def main() -> None:
         best[name] = min(best.get(name, float("inf")), seconds(work))
 
     with tempfile.TemporaryDirectory() as folder:
-        server = Server("gateway", Path(folder), Path(folder) / "answer")
+        server = start_gateway(Path(folder))
         server.use_cores({cores[0]})
         os.sched_setaffinity(0, {cores[1]})
         try:

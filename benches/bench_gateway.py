@@ -1,100 +1,246 @@
-"""The gateway under load: what a warm resolve costs beyond the HTTP stack, and what a batch saves.
+"""The gateway under load: CPU time of requests, latencies while Python is busy, and memory of connections.
 
-wrk requests keys of one map over 64 keep-alive connections, with a uniform and with a Zipf distribution. Three servers
-get the same requests in turn: the gateway; the gateway with an engine that returns a constant of the same size, which
-measures the HTTP stack on that route; and a bare ASGI application on the same server. The server has one core
-and wrk another. The figure is the CPU time per request (user and system, all threads of the server process), since
-other processes may use the machine; the minimum over all rounds counts, per server.
+wrk and h2load request keys of one map and payloads over 64 connections that are kept alive, from ``coregw serve`` and
+from bare hyper, which answers a constant of 1,500 bytes over HTTP/1.1. The servers have one core, the client another.
+The figure is the CPU time per request (user and system, all threads of the server's process) over that of the constant,
+since other processes may use the machine; the minimum over all rounds counts, for each row.
 
-A batch may use all cores, so its throughput is measured as well, with both cores for the gateway: proofs per second,
-relative to single requests per second. Of a multiproof, the CPU time per key counts, with the server on one core: in
-JSON, and as the bare proof.
+``--today PYTHON`` also measures the gateway of another checkout, by its interpreter, in the same rounds.
 """
 
 from __future__ import annotations
 
-import bisect
+import argparse
+import asyncio
+import concurrent.futures
 import contextlib
 import itertools
 import json
 import os
 import random
+import re
+import resource
 import shutil
+import socket
+import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx2
 
 import report
 from coregw import payload_cid
+from coregw.gateway.limits.machine import least_bytes
+from coregw.gateway.settings import Settings
 
 HERE = Path(__file__).resolve().parent
 TICKS = os.sysconf("SC_CLK_TCK")
-CONNECTIONS, BATCH_CONNECTIONS, BATCH = 64, 4, 1000
-ZIPF = 1.0
-"""The exponent: the key of rank n is requested 1/n as often as the most popular one."""
+CONNECTIONS, BATCH_CONNECTIONS, BATCH, LISTED = 64, 4, 1000, 100_000
+PAYLOAD_BYTES, WARM_PAYLOADS = 4096, 1000
+ADMIN = "bench"
+IDLE_CONNECTIONS = 10_000
+SETTINGS = {"log_level": "error", "connections": str(IDLE_CONNECTIONS + 1000)}
+"""Of all gateways. With a quarter of the machine's memory, all pages of a map of 10^6 arcs are cached."""
 
+TODAY_SETTINGS = {"cache_bytes": str(512 << 20), "keep_alive_seconds": "600"}
+"""Of the other checkout, whose memory and deadlines are settings of their own."""
 
-@dataclass
-class Measured:
-    """The best values over all rounds, for one server and one kind of request."""
+READS_PER_SECOND = 200
+"""Of reads that are sent at a fixed rate, whatever is answered."""
 
-    cpu: float = float("inf")
-    """CPU seconds per request."""
-    p50: float = float("inf")
-    p99: float = float("inf")
-    """Seconds from sending a request to receiving its response."""
-    rate: float = 0.0
-    """Requests per second."""
-
-    def update(self, wrk: dict[str, int], cpu: float) -> None:
-        if wrk["failed"] or not wrk["requests"]:
-            sys.exit(f"wrk reports failed requests: {wrk}")
-        self.cpu = min(self.cpu, cpu / wrk["requests"])
-        self.p50, self.p99 = min(self.p50, wrk["p50"] / 1e6), min(self.p99, wrk["p99"] / 1e6)
-        self.rate = max(self.rate, wrk["requests"] / wrk["microseconds"] * 1e6)
+NOW, TODAY, CONSTANT = "gateway", "today", "constant"
 
 
 class Server:
-    """A child process that runs one of the variants."""
+    """A server in a process of its own."""
 
-    def __init__(self, kind: str, folder: Path, answer: Path) -> None:
-        command = [sys.executable, str(HERE / "gateway_variants.py"), kind, str(folder / kind), str(answer)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    def __init__(self, command: Sequence[str], environment: dict[str, str] | None = None) -> None:
+        began = time.perf_counter()
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | (environment or {})
+        )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if "http://" not in line:
-            sys.exit(f"the server {kind!r} did not start")
+            sys.exit(f"{command} did not start")
         self.url = line.split()[-1]
+        self.start_seconds = time.perf_counter() - began
+        number = line.split()[0]
+        self.pid = int(number) if number.isdigit() else self.process.pid
 
     def use_cores(self, cores: set[int]) -> None:
-        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+        for task in Path(f"/proc/{self.pid}/task").iterdir():
             with contextlib.suppress(ProcessLookupError):  # a thread that has ended meanwhile
                 os.sched_setaffinity(int(task.name), cores)
 
     def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def memory_bytes(self) -> int:
+        """Return its memory without that of files."""
+        found = re.search(r"^RssAnon:\s+(\d+) kB", Path(f"/proc/{self.pid}/status").read_text(), re.MULTILINE)
+        assert found
+        return int(found[1]) << 10
+
+    def say(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
 
     def stop(self) -> None:
         self.process.terminate()
+        if self.pid != self.process.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, 15)
         self.process.wait()
 
-    def load(
-        self, into: Measured, cores: str, requests: Path, connections: int, seconds: float, accept: str | None = None
-    ) -> None:
-        """Send requests for some seconds, and record what wrk and the kernel measured."""
-        command = ["taskset", "-c", cores, "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s"]
-        before = self.cpu_seconds()
-        script = [*command, "-s", str(HERE / "requests.lua"), self.url, "--", str(requests)]
-        script += [accept] if accept else []
-        done = subprocess.run(script, capture_output=True, text=True, check=True)
-        cpu = self.cpu_seconds() - before
-        into.update(json.loads(done.stdout.strip().splitlines()[-1]), cpu)
+
+def start_gateway(data: Path, today: str | None = None, *, is_small: bool = False) -> Server:
+    """Start a gateway; a small one has too little memory for the payloads that are requested of it.
+
+    Args:
+        data: Its store.
+        today: The interpreter of another checkout; None for this one.
+        is_small: Whether it has as little memory as it can.
+    """
+    settings = dict(SETTINGS)
+    if today:
+        settings |= TODAY_SETTINGS | ({"cache_bytes": str(8 << 20)} if is_small else {})
+    elif is_small:
+        settings["memory"] = str(least_bytes(Settings(connections=int(SETTINGS["connections"]))))
+    options = itertools.chain.from_iterable(("--set", f"{name}={value}") for name, value in settings.items())
+    command = [today or sys.executable, str(HERE / "gateway_process.py"), "--port", "0", "--data", str(data), *options]
+    return Server(command, {"GATEWAY_ADMIN_TOKEN": ADMIN})
+
+
+def start_constant() -> Server:
+    return Server(["cargo", "bench", "--quiet", "--locked", "-p", "coregw-front", "--bench", "hot", "--", "constant"])
+
+
+# --- load -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is requested, and how."""
+
+    name: str
+    servers: tuple[str, ...]
+    requests: Path
+    """Lines for requests.lua. Of HTTP/2, the first one is sent again and again."""
+    connections: int = CONNECTIONS
+    accept: str = ""
+    streams: int = 0
+    """Of each connection of HTTP/2; 0 for HTTP/1.1."""
+
+
+def load(server: Server, row: Row, core: str, seconds: float) -> float:
+    """Send requests, and return the server's CPU seconds for each."""
+    before = server.cpu_seconds()
+    sent = (by_h2load if row.streams else by_wrk)(server.url, row, core, seconds)
+    return (server.cpu_seconds() - before) / sent
+
+
+def by_wrk(url: str, row: Row, core: str, seconds: float) -> int:
+    command = ["taskset", "-c", core, "wrk", "-t1", f"-c{row.connections}", f"-d{seconds}s", "--timeout", "10s"]
+    command += ["-s", str(HERE / "requests.lua"), url, "--", str(row.requests), row.accept, f"Bearer {ADMIN}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    if found["failed"] or not found["requests"]:
+        sys.exit(f"{row.name}: wrk reports failed requests: {found}")
+    return int(found["requests"])
+
+
+def by_h2load(url: str, row: Row, core: str, seconds: float) -> int:
+    with row.requests.open() as lines:
+        _, path, body = lines.readline().strip().split(" ", 2)
+    data = row.requests.with_suffix(".body")
+    data.write_text(body)
+    count = int(20_000 * seconds)
+    command = ["taskset", "-c", core, "h2load", "-t1", f"-c{row.connections}", f"-m{row.streams}", f"-n{count}"]
+    command += [f"-d{data}", "-Hcontent-type: application/json", f"{url}{path}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = re.search(r"(\d+) succeeded", done.stdout)
+    if found is None or int(found[1]) < count:
+        sys.exit(f"{row.name}: h2load reports failed requests: {done.stdout}")
+    return count
+
+
+# --- latencies --------------------------------------------------------------------------------------------------------
+
+
+async def latencies(url: str, requests: Sequence[bytes], rate: float, seconds: float) -> list[float]:
+    """Send requests at a fixed rate, and return the time from when each was due to its answer, in order of these times.
+
+    One that finds no free connection waits for it, which counts.
+    """
+    host, port = urlsplit(url).hostname, urlsplit(url).port
+    free: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
+    for _ in range(CONNECTIONS):
+        free.put_nowait(await asyncio.open_connection(host, port))
+    took: list[float] = []
+    begin = time.perf_counter() + 0.1
+
+    async def ask(number: int) -> None:
+        due = begin + number / rate
+        await asyncio.sleep(due - time.perf_counter())
+        reader, writer = await free.get()
+        writer.write(requests[number % len(requests)])
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200"), head
+        length = re.search(rb"(?i)content-length: (\d+)", head)
+        assert length
+        await reader.readexactly(int(length[1]))
+        took.append(time.perf_counter() - due)
+        free.put_nowait((reader, writer))
+
+    await asyncio.gather(*(ask(number) for number in range(int(rate * seconds))))
+    while not free.empty():
+        free.get_nowait()[1].close()
+    return sorted(took)
+
+
+def p99(times: Sequence[float]) -> float:
+    return times[len(times) * 99 // 100]
+
+
+def raw(line: str) -> bytes:
+    """Return the bytes of a request of a line for requests.lua."""
+    method, path, body = (line.strip() + "  ").split(" ", 2)
+    body = body.strip()
+    return f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+def idle_bytes(server: Server, request: bytes, count: int) -> float:
+    """Return the memory of a connection that has been answered once and is kept, of so many."""
+    address = (urlsplit(server.url).hostname, urlsplit(server.url).port)
+    opened: list[socket.socket] = []
+
+    def open_more(more: int) -> None:
+        new = [socket.create_connection(address, 60) for _ in range(more)]
+        opened.extend(new)
+        for connection in new:
+            connection.sendall(request)
+        for connection in new:
+            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+
+    open_more(100)
+    before = server.memory_bytes()
+    open_more(count)
+    memory = server.memory_bytes() - before
+    for connection in opened:
+        connection.close()
+    return memory / count
+
+
+# --- what is requested ------------------------------------------------------------------------------------------------
 
 
 def key(number: int) -> list[str]:
@@ -104,159 +250,260 @@ def key(number: int) -> list[str]:
 def create_map(url: str, arcs: int) -> str:
     """Create the map in the gateway and return its root."""
     target = payload_cid(b"profile")
-    answer = httpx2.post(f"{url}/v1/roots", json={"arcs": {"/".join(key(n)): target for n in range(arcs)}}, timeout=300)
+    answer = httpx2.post(f"{url}/v1/roots", json={"arcs": {"/".join(key(n)): target for n in range(arcs)}}, timeout=600)
     return str(answer.raise_for_status().json()["root"])
 
 
-def uniform(rng: random.Random, arcs: int) -> Iterator[int]:
-    while True:
-        yield rng.randrange(arcs)
+def publish(url: str, root: str) -> None:
+    headers = {"Authorization": f"Bearer {ADMIN}"}
+    body = {"name": "bench", "root": root}
+    httpx2.post(f"{url}/admin/v1/scopes/bench/roots", json=body, headers=headers).raise_for_status()
 
 
-def zipf(rng: random.Random, arcs: int) -> Iterator[int]:
-    """Yield numbers of keys in a Zipf distribution; the popular keys are random, and so spread over the map."""
-    sums = list(itertools.accumulate(1 / place**ZIPF for place in range(1, arcs + 1)))
-    order = list(range(arcs))
-    rng.shuffle(order)
-    while True:
-        yield order[bisect.bisect(sums, rng.random() * sums[-1])]
+def upload_payloads(url: str, count: int) -> list[str]:
+    """Upload different payloads, and return their CIDs."""
+    payloads = [f"{number:08}".encode() * (PAYLOAD_BYTES // 8) for number in range(count)]
+
+    def upload(part: list[bytes]) -> None:
+        with httpx2.Client(timeout=60) as client:
+            for payload in part:
+                client.post(f"{url}/v1/cas", content=payload).raise_for_status()
+
+    with concurrent.futures.ThreadPoolExecutor(16) as threads:
+        list(threads.map(upload, (payloads[start::16] for start in range(16))))
+    return [payload_cid(payload) for payload in payloads]
 
 
-def resolve_requests(file: Path, root: str, numbers: Iterator[int], count: int) -> Path:
-    bodies = ({"profile": "core.resolve/v0alpha1", "root": root, "segments": key(next(numbers))} for _ in range(count))
-    file.write_text("".join(f"POST /v1/resolve {json.dumps(body)}\n" for body in bodies))
+def write_lines(file: Path, lines: Iterator[str]) -> Path:
+    file.write_text("".join(f"{line}\n" for line in lines))
     return file
 
 
-def multiproof_requests(file: Path, root: str, rng: random.Random, arcs: int, count: int) -> Path:
-    def body() -> dict[str, object]:
-        keys = [key(number) for number in rng.sample(range(arcs), BATCH)]
-        return {"profile": "core.map-proof/v0alpha1", "root": root, "keys": keys}
+def queries(root: str, rng: random.Random, arcs: int, count: int) -> dict[str, Callable[[], Iterator[str]]]:
+    """Return the lines of each kind of query."""
 
-    file.write_text("".join(f"POST /v1/map-proof {json.dumps(body())}\n" for _ in range(count)))
-    return file
+    def resolve() -> Iterator[str]:
+        for _ in range(count):
+            body = {"profile": "core.resolve/v0alpha1", "root": root, "segments": key(rng.randrange(arcs))}
+            yield f"POST /v1/resolve {json.dumps(body)}"
+
+    def multiproof() -> Iterator[str]:
+        for _ in range(count // 500):
+            keys = [key(number) for number in rng.sample(range(arcs), BATCH)]
+            body = {"profile": "core.map-proof/v0alpha1", "root": root, "keys": keys}
+            yield f"POST /v1/map-proof {json.dumps(body)}"
+
+    def batch() -> Iterator[str]:
+        for _ in range(count // 500):
+            paths = [key(rng.randrange(arcs)) for _ in range(BATCH)]
+            yield f"POST /v1/resolve/batch {json.dumps({'root': root, 'paths': paths})}"
+
+    return {"resolve": resolve, "multiproof": multiproof, "batch": batch}
 
 
-def batch_requests(file: Path, root: str, numbers: Iterator[int], count: int) -> Path:
-    bodies = ({"root": root, "paths": [key(next(numbers)) for _ in range(BATCH)]} for _ in range(count))
-    file.write_text("".join(f"POST /v1/resolve/batch {json.dumps(body)}\n" for body in bodies))
-    return file
+# --- the bench --------------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def servers(folder: Path, arcs: int) -> Iterator[tuple[dict[str, Server], str]]:
-    """Start the three variants and create the map. The constant is one of the gateway's responses."""
-    answer = folder / "answer.json"
-    running = {"gateway": Server("gateway", folder, answer)}
-    try:
-        root = create_map(running["gateway"].url, arcs)
-        request = {"profile": "core.resolve/v0alpha1", "root": root, "segments": key(arcs // 2)}
-        found = httpx2.post(f"{running['gateway'].url}/v1/resolve", json=request)
-        answer.write_bytes(found.raise_for_status().content)
-        running |= {kind: Server(kind, folder, answer) for kind in ("constant", "raw")}
-        yield running, root
-    finally:
-        for server in running.values():
-            server.stop()
+class Bench:
+    """The servers, and what was measured."""
+
+    def __init__(self, args: argparse.Namespace, top: Path) -> None:
+        self.quick: bool = args.quick
+        self.arcs, self.rounds, self.seconds = (100_000, 2, 1) if args.quick else (1_000_000, 5, 3)
+        self.pythons: dict[str, str | None] = {NOW: None} | ({TODAY: args.today} if args.today else {})
+        self.top, self.core = top, sorted(os.sched_getaffinity(0))
+        self.servers: dict[str, Server] = {}
+        self.cpu: dict[tuple[str, str], float] = {}
+        self.rows: list[Row] = []
+
+    def start(self, name: str, server: Server) -> Server:
+        self.servers[name] = server
+        return server
+
+    def prepare(self) -> None:
+        """Start all servers, and store what is requested."""
+        rng = random.Random(7)
+        self.start(CONSTANT, start_constant())
+        gateways = tuple(self.pythons)
+        files: dict[str, Path] = {}
+        payloads: list[str] = []
+        stored: list[str] = []
+        for name, python in self.pythons.items():
+            url = self.start(name, start_gateway(self.top / name, python)).url
+            root = create_map(url, self.arcs)
+            publish(url, root)
+            if not files:
+                count = 20_000 if self.quick else 100_000
+                for kind, lines in queries(root, rng, self.arcs, count).items():
+                    files[kind] = write_lines(self.top / f"{kind}.txt", lines())
+            payloads = upload_payloads(url, WARM_PAYLOADS)
+            cold = self.start(f"{name}, small cache", start_gateway(self.top / f"{name}-cold", python, is_small=True))
+            stored = upload_payloads(cold.url, 3000 if self.quick else 20_000)
+        files["payload"] = write_lines(self.top / "payload.txt", (f"GET /v1/cas/{cid}" for cid in payloads))
+        files["stored"] = write_lines(self.top / "stored.txt", (f"GET /v1/cas/{cid}" for cid in stored))
+        record = "GET /admin/v1/scopes/bench/roots/bench"
+        files["record"] = write_lines(self.top / "record.txt", iter([record]))
+        octets = "application/octet-stream"
+        small = tuple(f"{name}, small cache" for name in gateways)
+        self.rows = [
+            Row("constant", (CONSTANT,), files["resolve"]),
+            Row("resolve", gateways, files["resolve"]),
+            Row("resolve, HTTP/2", (NOW,), files["resolve"], streams=1),
+            Row("resolve, HTTP/2, 8 streams", (NOW,), files["resolve"], connections=CONNECTIONS // 8, streams=8),
+            Row("payload of 4 KiB", gateways, files["payload"]),
+            Row("payload of 4 KiB, from the store", small, files["stored"]),
+            Row("multiproof", gateways, files["multiproof"], BATCH_CONNECTIONS),
+            Row("bare multiproof", gateways, files["multiproof"], BATCH_CONNECTIONS, octets),
+            Row("batch", gateways, files["batch"], BATCH_CONNECTIONS),
+            Row("record by name", gateways, files["record"]),
+        ]
+
+    def measure_cpu(self) -> None:
+        for server in self.servers.values():
+            server.use_cores({self.core[0]})
+        for number in range(self.rounds + 1):  # the first warms
+            for row in self.rows:
+                for name in row.servers:
+                    cpu = load(self.servers[name], row, str(self.core[1]), self.seconds)
+                    place = (name.partition(",")[0], row.name)
+                    self.cpu[place] = min(self.cpu.get(place, cpu), cpu) if number else float("inf")
+        for server in self.servers.values():
+            server.use_cores(set(self.core))
+
+    def add_cpu(self, figures: report.Report) -> None:
+        constant = self.cpu[CONSTANT, "constant"]
+        bars = {
+            "resolve": 2.8,
+            "resolve, HTTP/2": 4,
+            "resolve, HTTP/2, 8 streams": 4,
+            "payload of 4 KiB": 2.2,
+            "payload of 4 KiB, from the store": 6,
+        }
+        for name, bar in bars.items():
+            for gateway in self.pythons:
+                if (gateway, name) not in self.cpu:
+                    continue
+                cpu = self.cpu[gateway, name]
+                ours = gateway == NOW
+                what = "CPU time / constant of bare hyper" + ("" if ours else ", today")
+                figures.add(what, cpu / constant, series=name, better="lower", bar=bar if ours else None, guarded=ours)
+        single = self.cpu[NOW, "resolve"]
+        for name, most in {"multiproof": None, "bare multiproof": 1.5, "batch": None}.items():
+            series = f"{name} of {BATCH:,} random keys"
+            per_key = self.cpu[NOW, name] / BATCH
+            figures.add("CPU time per key", per_key * 1e6, "µs", series=series, better="lower", bar=most)
+            figures.add(
+                "CPU time per key / single resolve", per_key / single, series=series, better="lower", guarded=True
+            )
+            if TODAY in self.pythons:
+                figures.add("CPU time / today", self.cpu[NOW, name] / self.cpu[TODAY, name], series=series)
+        if TODAY in self.pythons:
+            cold = self.cpu[NOW, "record by name"] / self.cpu[TODAY, "record by name"]
+            figures.add("CPU time / today", cold, series="record by name", better="lower", bar=1.6)
+        for (gateway, name), cpu in self.cpu.items():
+            figures.add("CPU time", cpu * 1e6, "µs", series=f"{name}, {gateway}", recorded=False)
+
+    def add_latencies(self, figures: report.Report) -> None:
+        seconds = 3 if self.quick else 10
+        warm = [raw(line) for line in (self.top / "resolve.txt").read_text().splitlines()[:5000]]
+        stored = [raw(line) for line in (self.top / "stored.txt").read_text().splitlines()]
+        for gateway in self.pythons:
+            suffix = "" if gateway == NOW else ", today"
+            ours = gateway == NOW
+            for series, server, requests, work, of, bar in (
+                ("p99 of warm reads", self.servers[gateway], warm, "hold", p99, 1.5),
+                (
+                    "median of stored reads",
+                    self.servers[f"{gateway}, small cache"],
+                    stored,
+                    "compute",
+                    statistics.median,
+                    8,
+                ),
+            ):
+                alone, busy = [], []
+                for _ in range(1 if self.quick else 3):
+                    alone.append(of(asyncio.run(latencies(server.url, requests, READS_PER_SECOND, seconds))))
+                    server.say(f"{work} {seconds}")
+                    busy.append(of(asyncio.run(latencies(server.url, requests, READS_PER_SECOND, seconds - 0.5))))
+                    time.sleep(1)
+                what = "while a call holds the GIL" if work == "hold" else "while a thread computes"
+                ratio = min(busy) / min(alone)
+                name = f"{what} / alone{suffix}"
+                figures.add(name, ratio, series=series, better="lower", bar=bar if ours else None)
+                figures.add(f"alone{suffix}", min(alone) * 1000, "ms", series=series, recorded=False)
+
+    def add_memory(self, figures: report.Report) -> None:
+        count = IDLE_CONNECTIONS // 10 if self.quick else IDLE_CONNECTIONS
+        request = raw((self.top / "stored.txt").read_text().splitlines()[0])
+        at_start: dict[str, list[tuple[float, int]]] = {gateway: [] for gateway in self.pythons}
+        for gateway in self.pythons:
+            memory = idle_bytes(self.servers[f"{gateway}, small cache"], request, count)
+            suffix, bar = ("", 24) if gateway == NOW else (", today", None)
+            figures.add(
+                f"memory of each{suffix}", memory / 1024, "KiB", series="idle connections", better="lower", bar=bar
+            )
+        for _ in range(3 if self.quick else 7):
+            for gateway, python in self.pythons.items():
+                server = start_gateway(self.top / f"{gateway}-start", python)
+                httpx2.get(f"{server.url}/readyz").raise_for_status()
+                at_start[gateway].append((server.start_seconds, server.memory_bytes()))
+                server.stop()
+        best = {gateway: [min(each) for each in zip(*found, strict=True)] for gateway, found in at_start.items()}
+        for gateway, (seconds, memory) in best.items():
+            figures.add(f"seconds, {gateway}", seconds, "s", series="start", recorded=False)
+            figures.add(f"memory, {gateway}", memory / 2**20, "MiB", series="start", recorded=False)
+        if TODAY in best:
+            for name, ours, theirs in zip(("time", "memory"), best[NOW], best[TODAY], strict=True):
+                figures.add(f"{name} / today", ours / theirs, series="start", better="lower", bar=1)
 
 
 def main() -> None:
-    args = report.arguments(__doc__)
-    if shutil.which("wrk") is None:
-        sys.exit("this bench needs wrk, a load generator: apt-get install wrk, or see github.com/wg/wrk")
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) < 2:
+    parser = report.parser(__doc__)
+    parser.add_argument("--today", help="the interpreter of another checkout, whose gateway is measured as well")
+    args = parser.parse_args()
+    for tool, package in (("wrk", "wrk"), ("h2load", "nghttp2-client")):
+        if shutil.which(tool) is None:
+            sys.exit(f"this bench needs {tool}, a load generator: apt-get install {package}")
+    if len(os.sched_getaffinity(0)) < 2:
         sys.exit("this bench needs two cores: one for the gateway, one for the load")
-    arcs, rounds, seconds, count = (100_000, 2, 1, 20_000) if args.quick else (1_000_000, 5, 3, 100_000)
-    rng = random.Random(7)
-    measured: dict[tuple[str, str], Measured] = {}
-    with tempfile.TemporaryDirectory() as folder, servers(Path(folder), arcs) as (running, root):
-        top = Path(folder)
-        resolves = {
-            "uniform": resolve_requests(top / "uniform", root, uniform(rng, arcs), count),
-            "zipf": resolve_requests(top / "zipf", root, zipf(rng, arcs), count),
-        }
-        batches = batch_requests(top / "batches", root, uniform(rng, arcs), 20 if args.quick else 200)
-        multiproofs = multiproof_requests(top / "multiproofs", root, rng, arcs, 20 if args.quick else 200)
-        kinds = [("gateway", "uniform"), ("constant", "uniform"), ("raw", "uniform"), ("gateway", "zipf")]
-        more = [("gateway", asked) for asked in ("single", "batch", "multiproof", "bare multiproof")]
-        measured = {kind: Measured() for kind in [*kinds, *more]}
-        gateway, other = running["gateway"], str(cores[1])
-        for file in (batches, resolves["uniform"]):  # warm-up
-            gateway.load(Measured(), other, file, BATCH_CONNECTIONS, 2 * seconds)
-        for _ in range(rounds):
-            for server in running.values():
-                server.use_cores({cores[0]})
-            for kind, asked in kinds:
-                into = measured[kind, asked]
-                running[kind].load(into, other, resolves[asked], CONNECTIONS, seconds)
-            for asked, accept in (("multiproof", None), ("bare multiproof", "application/octet-stream")):
-                gateway.load(measured["gateway", asked], other, multiproofs, BATCH_CONNECTIONS, seconds, accept)
-            gateway.use_cores({cores[0], cores[1]})
-            both = f"{cores[0]},{cores[1]}"
-            into = measured["gateway", "single"]
-            gateway.load(into, both, resolves["uniform"], CONNECTIONS, seconds)
-            into = measured["gateway", "batch"]
-            gateway.load(into, both, batches, BATCH_CONNECTIONS, seconds)
-    add_figures(args, measured, arcs)
-
-
-def add_figures(args: object, measured: dict[tuple[str, str], Measured], arcs: int) -> None:
-    """Report the ratios, and the values they are computed from."""
-    notes = (
-        f"A map of {arcs:,} arcs, all pages cached; the server on one core, wrk on another, {CONNECTIONS} connections.",
-        "Constant: the same route, with an engine that returns a constant. Raw: bare ASGI. Same server, same sizes.",
-    )
-    figures = report.Report("gateway", "Resolves through HTTP", args, notes)  # type: ignore[arg-type]
-    constant, raw = measured["constant", "uniform"], measured["raw", "uniform"]
-    for asked in ("uniform", "zipf"):
-        real = measured["gateway", asked]
-        name = f"resolve, {asked} keys"
-        above = (real.cpu - constant.cpu) * 1e6
-        figures.add("CPU time above a constant response", above, "µs", series=name, better="lower", bar=15)
-        figures.add("CPU time / constant response", real.cpu / constant.cpu, series=name, better="lower", guarded=True)
-        figures.add("CPU time / raw ASGI", real.cpu / raw.cpu, series=name, better="lower", guarded=True)
-        figures.add("p99 / p99 of a constant response", real.p99 / constant.p99, series=name, better="lower", bar=2)
-        figures.add("p50 / p50 of a constant response", real.p50 / constant.p50, series=name, better="lower")
-    batch, single = measured["gateway", "batch"], measured["gateway", "single"]
-    name = f"resolve/batch of {BATCH:,} paths"
-    gain = batch.rate * BATCH / single.rate
-    figures.add("proofs/s / single requests/s", gain, series=name, better="higher", bar=10)
-    gain = single.cpu * BATCH / batch.cpu
-    figures.add("the same, by CPU time", gain, series=name, better="higher", guarded=True)
-    multiproof = measured["gateway", "multiproof"]
-    per_key = multiproof.cpu / BATCH * 1e6
-    name = f"multiproof of {BATCH:,} random keys"
-    figures.add("CPU time per key", per_key, "µs", series=name, better="lower", bar=1.5)
-    figures.add("CPU time per key / single resolve", per_key / single.cpu / 1e6, series=name, better="lower")
-    bare = measured["gateway", "bare multiproof"]
-    name = f"multiproof of {BATCH:,} random keys, binary"
-    figures.add("CPU time per key", bare.cpu / BATCH * 1e6, "µs", series=name, better="lower", bar=1.5)
-    figures.add("CPU time / JSON", bare.cpu / multiproof.cpu, series=name, better="lower")
-    picture(figures, measured, arcs)
-    for (server, asked), each in measured.items():
-        cells = {"CPU time": (each.cpu * 1e6, "µs"), "requests/s": (each.rate, "1/s")}
-        cells |= {"p50": (each.p50 * 1e3, "ms"), "p99": (each.p99 * 1e3, "ms")}
-        for what, (value, unit) in cells.items():
-            figures.add(what, value, unit, series=f"{server}, {asked}", recorded=False)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(args, Path(folder))
+        notes = (
+            f"A map of {bench.arcs:,} arcs, all pages cached; {CONNECTIONS} connections; a core for the server.",
+            "Constant: 1,500 bytes of bare hyper over HTTP/1.1 in clear.",
+        )
+        figures = report.Report("gateway", "Reads through HTTP", args, notes)
+        try:
+            bench.prepare()
+            bench.measure_cpu()
+            bench.add_cpu(figures)
+            bench.add_latencies(figures)
+            bench.add_memory(figures)
+        finally:
+            for server in bench.servers.values():
+                server.stop()
+    picture(figures, bench)
     figures.finish()
 
 
-def picture(figures: report.Report, measured: dict[tuple[str, str], Measured], arcs: int) -> None:
+def picture(figures: report.Report, bench: Bench) -> None:
     """Draw the requests per second of one core, and name the figures that the README shows."""
     names = {
-        "a bare ASGI application": ("raw", "uniform"),
-        "the route with a constant response": ("constant", "uniform"),
-        "a lookup, proven": ("gateway", "uniform"),
-        "popular keys (Zipf)": ("gateway", "zipf"),
+        "bare hyper, a constant": (CONSTANT, "constant"),
+        "a lookup, proven": (NOW, "resolve"),
+        "a payload of 4 KiB": (NOW, "payload of 4 KiB"),
+        "a request that Python answers": (NOW, "record by name"),
     }
-    rates = {name: measured[kind].rate for name, kind in names.items()}
-    raw, constant, resolve, _ = names
-    figures.chart("Requests/s with one core for the gateway", "1/s", rates, better="higher", floors={raw, constant})
-    multiproof, what = measured["gateway", "multiproof"].rate * BATCH, f"of a map of {arcs:,} keys, one core"
-    figures.headline(f"Python: lookups over HTTP, proven, {what}", rates[resolve], "1/s", constant, rates[constant])
+    rates = {name: 1 / bench.cpu[place] for name, place in names.items()}
+    constant, resolve, *_ = names
+    figures.chart("Requests/s of one core of the gateway", "1/s", rates, better="higher", floors={constant})
+    keys, what = BATCH / bench.cpu[NOW, "bare multiproof"], f"of a map of {bench.arcs:,} keys, one core"
+    figures.headline(f"Gateway: lookups over HTTP, proven, {what}", rates[resolve], "1/s", constant, rates[constant])
     figures.headline(
-        f"Python: keys over HTTP, {BATCH:,} in a multiproof, {what}", multiproof, "1/s", resolve, rates[resolve]
+        f"Gateway: keys over HTTP, {BATCH:,} in a multiproof, {what}", keys, "1/s", resolve, rates[resolve]
     )
 
 

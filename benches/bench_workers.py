@@ -24,6 +24,8 @@ import httpx2
 
 import report
 from coregw import payload_cid
+from coregw.gateway.limits.machine import least_bytes
+from coregw.gateway.settings import GIB, Settings
 
 HERE = Path(__file__).resolve().parent
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -45,8 +47,8 @@ class Gateway:
     url: str
 
     def workers(self) -> list[str]:
-        owner = self.process.pid
-        return Path(f"/proc/{owner}/task/{owner}/children").read_text().split()
+        threads = Path(f"/proc/{self.process.pid}/task").iterdir()  # any of which may have started them
+        return [child for thread in threads for child in (thread / "children").read_text().split()]
 
     def spread(self) -> None:
         """Bind each answering process to a core of its own."""
@@ -82,9 +84,11 @@ Results = dict[tuple[str, int], Measured]
 
 
 @contextlib.contextmanager
-def gateway(data: Path, workers: int, **settings: str) -> Iterator[Gateway]:
-    options = ["--data", str(data), "--port", "0", "--workers", str(workers), "--set", "log_level=error"]
-    options += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+def gateway(data: Path, workers: int, memory: int | None = None) -> Iterator[Gateway]:
+    """Run a gateway, without memory given with the least, whose caches hold next to nothing."""
+    memory = least_bytes(Settings(workers=workers)) if memory is None else memory
+    options = ["--data", str(data), "--port", "0", "--workers", str(workers)]
+    options += ["--set", "log_level=error", "--set", f"memory={memory}"]
     command = [sys.executable, "-P", "-m", "coregw", "serve", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -107,7 +111,7 @@ def prepare(folder: Path, arcs: int, payloads: int) -> tuple[dict[str, Path], li
     """
     rng, target = random.Random(11), payload_cid(b"profile")
     paths = [f"users/{number:08}/profile" for number in range(arcs)]
-    with gateway(folder / "1", 1) as filling, httpx2.Client(base_url=filling.url, timeout=300) as client:
+    with gateway(folder / "1", 1, 8 * GIB) as filling, httpx2.Client(base_url=filling.url, timeout=300) as client:
         root = client.post("/v1/roots", json={"arcs": dict.fromkeys(paths, target)}).raise_for_status().json()["root"]
         cids = [client.post("/v1/cas", content=rng.randbytes(PAYLOAD_BYTES)).json()["cid"] for _ in range(payloads)]
     shutil.copytree(folder / "1", folder / "2")
@@ -148,12 +152,12 @@ def measure(
     batches: list[dict[str, object]],
     rounds: int,
     seconds: float,
-    **settings: str,
+    memory: int | None = None,
 ) -> Results:
-    """Load both gateways in alternating rounds. `batches` and the first round are warm-up."""
+    """Load both gateways in alternating rounds; `batches` and the first are warm-up. See `gateway` for `memory`."""
     results = {(what, count): Measured() for what in requests for count in COUNTS}
     with contextlib.ExitStack() as stack:
-        running = {count: stack.enter_context(gateway(folder / str(count), count, **settings)) for count in COUNTS}
+        running = {count: stack.enter_context(gateway(folder / str(count), count, memory)) for count in COUNTS}
         for server in running.values():
             warm(server.url, batches)
         for number in range(rounds + 1):
@@ -173,8 +177,8 @@ def main() -> None:
         folder = Path(name)
         requests, batches = prepare(folder, arcs, payloads)
         cold = {COLD: requests.pop(COLD)}
-        results = measure(folder, requests, batches, rounds, seconds, cache_bytes="1GiB")
-        results |= measure(folder, cold, [], rounds, seconds, cache_bytes="1MiB")
+        results = measure(folder, requests, batches, rounds, seconds, memory=8 * GIB)
+        results |= measure(folder, cold, [], rounds, seconds)
     notes = (
         f"A map of {arcs:,} arcs; {CONNECTIONS} connections; each answering process has a core, wrk the rest.",
         "CPU time of all processes of a gateway; uploads cross from a worker to the owner of the store.",

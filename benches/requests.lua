@@ -1,5 +1,5 @@
 -- wrk script: sends the requests of a file, one per line ("METHOD PATH BODY"), cyclically from a random start. The body
--- "?4096" stands for that many bytes, different in each request. A second argument is the Accept header of all requests.
+-- "?4096" stands for that many bytes, different in each request. Further arguments are the Accept header of all requests, empty for none, and Authorization.
 -- Prints a JSON summary at the end.
 
 local lines, at = {}, 0
@@ -13,7 +13,9 @@ function init(args)
     if size then
       fresh, filler = path, string.rep("x", tonumber(size) - 32)
     else
-      local headers = { ["Content-Type"] = body ~= "" and "application/json" or nil, ["Accept"] = args[2] }
+      local headers = { ["Content-Type"] = body ~= "" and "application/json" or nil }
+      headers["Accept"] = args[2] ~= "" and args[2] or nil
+      headers["Authorization"] = args[3]
       lines[#lines + 1] = wrk.format(method, path, headers, body ~= "" and body or nil)
     end
   end

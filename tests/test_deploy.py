@@ -5,13 +5,13 @@ The files for several gateways agree with each other and with the settings; `mak
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import yaml
 from coregw.gateway.metrics import FAMILIES, Kind
 from coregw.gateway.settings import Settings
 from coregw.store.addresses import BucketAddress, check_database_address
+from coregw.store.postgres import open_store
 from servers import postgres_binaries, require_wanted, weed_program
 from tables import rows
 
@@ -123,7 +124,7 @@ def test_the_files_for_several_gateways_agree() -> None:
         assert {*re.findall(r"127\.0\.0\.1:(\d+) ", (DEPLOY / path).read_text("utf-8"))} == {*ports}, path
     script = (cluster / "gateways.sh").read_text("utf-8")
     assert f'"${{PORTS:={" ".join(ports)}}}"' in script
-    known = {f"COREGW_{each.name.upper()}" for each in dataclasses.fields(Settings)}
+    known = {f"COREGW_{name.upper()}" for name in Settings.__struct_fields__}
     for each in gateways.values():
         variables = each["environment"]
         assert {name for name in variables if name.startswith("COREGW_")} <= known
@@ -136,8 +137,8 @@ def test_the_files_for_several_gateways_agree() -> None:
             source = volume.partition(":")[0]
             assert source in compose["volumes"] or (cluster / source).is_file(), volume
     [setting] = [word for word in compose["services"]["postgres"]["command"] if word.startswith("max_connections=")]
-    default = Settings().store_connections
-    assert int(setting.partition("=")[2]) >= len(gateways) * (default + 1) + 10  # docs/scaling.md
+    each = signature(open_store).parameters["connections"].default + 1
+    assert int(setting.partition("=")[2]) >= len(gateways) * each + 10  # docs/scaling.md
 
 
 def test_the_files_for_one_gateway_agree() -> None:
@@ -213,7 +214,7 @@ def test_every_name_between_the_services_exists() -> None:
     assert len({*taken}) == 6  # they share a network
     assert cluster["nginx"]["network_mode"] == gateways[0]["network_mode"] == "service:network"
     assert cluster["network"]["ports"] == ["127.0.0.1:8080:80"]  # nginx listens at 80
-    known = {f"COREGW_{each.name.upper()}" for each in dataclasses.fields(Settings)}
+    known = {f"COREGW_{name.upper()}" for name in Settings.__struct_fields__}
     for each in [services["gateway"], *gateways]:
         assert {*each["environment"]} <= known | {"GATEWAY_ADMIN_TOKEN", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
 

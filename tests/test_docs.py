@@ -21,7 +21,7 @@ import coregw.errors
 import coregw.extras
 from coregw.cli.main import cli
 from coregw.errors import ERROR_CODES, CoregwError
-from coregw.gateway.limits.machine import allowed_bytes, fit_defaults
+from coregw.gateway.limits.machine import Limits, least_bytes
 from coregw.gateway.settings import Settings
 from coregw.messages.payloads import MAX_BATCH_BLOCKS, MAX_BATCH_PAGES, MAX_BATCH_PATHS
 from coregw.messages.query import MAX_PROOF_KEYS
@@ -50,11 +50,20 @@ def test_operations_lists_every_setting_with_its_default() -> None:
     ]
 
 
-def test_operations_has_the_memory_that_defaults_allow() -> None:
-    page = " ".join(read("docs/operations.md").split())
-    least = allowed_bytes(fit_defaults(Settings(), (), 1 << 20))
-    assert f" {allowed_bytes(Settings()) >> 20:,} MiB with the defaults." in page
-    assert f"The least that defaults are lowered to is {least >> 20} MiB," in page
+def test_operations_has_the_limits_that_follow_from_memory() -> None:
+    page = read("docs/operations.md")
+    sizes = [1 << 30, 4 << 30, 16 << 30]
+    table = [line for line in page.splitlines() if re.match(r"\| `[a-z_]+` \| [0-9,]+", line)]
+    names = [line.split("`")[1] for line in table]
+    assert len(names) == 12
+    of_each = [Limits.of(Settings(memory=size)) for size in sizes]
+    for name, line in zip(names, table, strict=True):
+        found = [getattr(limits, name) for limits in of_each]
+        numbers = [f"{each >> 20:,} MiB" if name.endswith("_bytes") else f"{each:,}" for each in found]
+        assert line.startswith(f"| `{name}` | {' | '.join(numbers)} | "), numbers
+    one, two, three = (-(-least_bytes(Settings(workers=count)) >> 20) for count in (1, 2, 3))
+    least = f"needs at least {one} MiB, {two:,} MiB with two workers, and {three - two} MiB more for each further one"
+    assert least in " ".join(page.split())
 
 
 def test_gateway_page_has_the_limits_of_messages() -> None:

@@ -2294,6 +2294,29 @@ class Listener:
         """Close the socket, unless a `Front` has taken it. Idempotent."""
 
 @final
+class Proxies:
+    """The addresses that many clients share, so that no limit per address applies to them.
+
+    Args:
+        text: Addresses and networks, separated by commas, or ``none``.
+
+    Raises:
+        InvalidInput: If one of them is neither; the message names the setting.
+
+    >>> proxies = Proxies("127.0.0.0/8, ::1")
+    >>> proxies.key_of("127.0.0.1"), proxies.key_of("203.0.113.9"), proxies.key_of("2001:db8:1:2:3:4:5:6")
+    (None, '203.0.113.9', '2001:db8:1:2::/64')
+    """
+
+    def __new__(cls, text: str) -> Proxies: ...
+    def key_of(self, host: str | None) -> str | None:
+        """Return what limits count a client under: its IPv4 address or IPv6 /64 network; None if no limit applies.
+
+        Args:
+            host: The client's address; None, or anything but an IP address, for a Unix socket.
+        """
+
+@final
 class StoreReads:
     """What hot requests read from a store: a queue, from which threads of the caller take batches.
 

@@ -176,7 +176,7 @@ class _Check:
         for cid in self._chosen(sorted(present)):
             try:
                 answer = self._http.get(f"/v1/cas/{cid}")
-            except httpx2.RemoteProtocolError as error:  # a chunk after the first cannot be read
+            except (httpx2.RemoteProtocolError, httpx2.ReadError) as error:  # a chunk after the first cannot be read
                 self._verdict.unreadable.append(f"payload {cid}: {error}")
                 continue
             if answer.status_code == 200 and cid_of(answer.content) != cid:

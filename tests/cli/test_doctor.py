@@ -47,9 +47,10 @@ def test_the_next_step_fits_the_failure(run: Run, gateway: str) -> None:
 
 
 def test_misspelt_variables_and_settings_are_found(run: Run, tmp_path: Path) -> None:
-    misspelt = run("doctor", env={"COREGW_CACHE_BYTE": "1"})
+    misspelt = run("doctor", env={"COREGW_MEMORI": "1", "COREGW_CACHE_BYTES": "1"})
     assert misspelt.exit_code == 0
-    assert "nothing reads COREGW_CACHE_BYTE; did you mean COREGW_CACHE_BYTES?" in misspelt.stdout
+    assert "nothing reads COREGW_MEMORI; did you mean COREGW_MEMORY?" in misspelt.stdout
+    assert "nothing reads COREGW_CACHE_BYTES: it is derived from memory now" in misspelt.stdout
     wrong = run("doctor", "--json", env={"COREGW_PORT": "x"})
     assert (wrong.exit_code, states(wrong)["settings"]) == (1, "error")
     (tmp_path / "trust.json").write_text("{")

@@ -185,7 +185,7 @@ def test_a_mistyped_command_is_recognized(run: Run, name: str, similar: str) -> 
 
 @rows(
     ("assignment", "similar"),
-    [("cach_bytes=1", "cache_bytes"), ("COREGW_PROT=1", "port"), ("xyzzy=1", None), ("port", None)],
+    [("memori=1", "memory"), ("COREGW_PROT=1", "port"), ("xyzzy=1", None), ("port", None)],
 )
 def test_a_mistyped_setting_is_recognized(run: Run, assignment: str, similar: str | None) -> None:
     refused = run("serve", "--set", assignment)
@@ -212,13 +212,13 @@ def test_an_unknown_name_is_not_explained_as_a_malformed_cid(run: Run, root: str
 
 
 @pytest.mark.parametrize(
-    "command", [["add", "MISSING"], ["verify", "MISSING"], ["serve", "--data", "x", "--set", "cache_bytes=1"]]
+    "command", [["add", "MISSING"], ["verify", "MISSING"], ["serve", "--data", "x", "--set", "port=x"]]
 )
 def test_errors_of_files_and_settings_name_the_place(run: Run, tmp_path: Path, command: list[str]) -> None:
     failed = run(*[tmp_path / "missing" if word == "MISSING" else word for word in command])
     assert failed.exit_code == 1
     assert len(failed.stderr.splitlines()) == 1
-    assert "missing" in failed.stderr or "cache_bytes" in failed.stderr
+    assert "missing" in failed.stderr or "port" in failed.stderr
 
 
 def parameters(command: click.Command) -> Iterator[click.Parameter]:

@@ -17,7 +17,8 @@ import pytest
 from click.testing import Result
 
 from coregw.client import Client
-from coregw.gateway.limits import machine
+from coregw.gateway.limits.machine import least_bytes
+from coregw.gateway.settings import Settings
 
 Run = Callable[..., Result]
 Start = Callable[..., subprocess.CompletedProcess[bytes]]
@@ -25,45 +26,61 @@ Start = Callable[..., subprocess.CompletedProcess[bytes]]
 
 def test_serve_shows_its_settings_as_a_configuration_file(run: Run, tmp_path: Path) -> None:
     config, secret = tmp_path / "coregw.toml", "postgresql://me:pa55word@db/coregw"
-    config.write_text('cache_bytes = "8MiB"')
+    config.write_text('memory = "8GiB"')
     command = ("serve", "--config", config, "--port", "7", "--set", f"store={secret}", "--settings")
-    shown = run(*command, env={"COREGW_ACCESS_LOG": "yes"}).stdout
-    given = {"cache_bytes": "8MiB", "port": 7, "store": "postgresql://me:***@db/coregw", "access_log": True}
+    shown = run(*command, env={"COREGW_ACCESS_LOG": "true"}).stdout
+    given = {"memory": "8GiB", "port": 7, "store": "postgresql://me:***@db/coregw", "access_log": True}
     assert tomllib.loads(shown) == given
     assert f"# {config}" in shown
     config.write_text(re.sub(r"(?m)^# (?=[a-z_]+ = )", "", shown))
     assert tomllib.loads(run("serve", "--config", config, "--settings").stdout) == tomllib.loads(config.read_text())
 
 
-def test_settings_show_which_defaults_were_lowered_to_fit_the_memory(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "available_bytes", lambda **_: 700 << 20)
-    command = ("serve", "--set", "cache_bytes=256MiB", "--settings")
+def test_settings_are_followed_by_the_limits_that_are_derived_from_them(run: Run) -> None:
+    command = ("serve", "--set", "memory=1GiB", "--set", "connections=50", "--settings")
     shown = run(*command).stdout
-    assert tomllib.loads(shown) == {"cache_bytes": "256MiB"}  # what was lowered is still a default
-    assert re.search(r'(?m)^# change_bytes = "[0-9]{2}MiB"  # lowered to fit the memory of the process$', shown)
+    assert tomllib.loads(shown) == {"memory": "1GiB", "connections": 50}
+    limits = dict(re.findall(r"(?m)^# ([a-z_]+): (\S+)$", shown))
+    assert (limits["connections"], limits["backlog"], limits["json_body_bytes"]) == ("50", "64", "1MiB")
+    assert re.fullmatch(r"[0-9]{2,3}MiB", limits["cache_bytes"])
     objects = json.loads(run(*command, "--json").stdout)
-    assert objects["buffered_bytes"]["origin"] == "lowered to fit the memory of the process"
-    assert objects["buffered_bytes"]["value"] in shown
-    assert (objects["cache_bytes"]["value"], objects["cache_bytes"]["origin"]) == ("256MiB", "option")
+    assert (objects["memory"]["value"], objects["memory"]["origin"]) == ("1GiB", "option")
+    assert objects.keys() == {*Settings.__struct_fields__}
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_lowered_defaults_are_logged_once(tmp_path: Path, workers: int) -> None:
-    serve = [sys.executable, "-m", "coregw", "serve", "--data", tmp_path, "--port", "0", "--workers", str(workers)]
-    process = subprocess.Popen(
-        ["sh", "-c", 'ulimit -v 2097152; exec "$@"', "sh", *serve],
+def test_a_gateway_starts_in_the_memory_that_a_process_may_use(tmp_path: Path, workers: int) -> None:
+    started = _start_within(2 << 20, "--data", tmp_path, "--port", "0", "--workers", str(workers))
+    assert started.stdout is not None
+    line = started.stdout.readline()
+    started.terminate()
+    log = started.communicate(timeout=60)[1]
+    assert line.startswith("coregw: listening on "), log
+    assert started.returncode == 0, log
+
+
+def test_too_little_memory_is_one_line_with_the_least(tmp_path: Path) -> None:
+    least = -(-least_bytes(Settings()) >> 20)
+    refused = _start_within(600 << 10, "--data", tmp_path, "--port", "0")
+    _, log = refused.communicate(timeout=60)
+    assert refused.returncode == 1
+    assert log.splitlines()[-1].endswith(f"a gateway needs at least {least}MiB for 4096 connections and 1 worker")
+    chosen = _start_within(2 << 20, "--data", tmp_path, "--set", "memory=100MiB")
+    _, log = chosen.communicate(timeout=60)
+    assert chosen.returncode == 1
+    assert log.splitlines()[-1].startswith(f"coregw: setting memory is 100MiB, expected at least {least}MiB for")
+
+
+def _start_within(kib: int, *options: object) -> subprocess.Popen[str]:
+    """Start a gateway whose processes may have this much address space."""
+    serve = [sys.executable, "-m", "coregw", "serve", *options]
+    return subprocess.Popen(
+        ["sh", "-c", f'ulimit -v {kib}; exec "$@"', "sh", *serve],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={name: value for name, value in os.environ.items() if not name.startswith("COREGW_")},
+        text=True,
     )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    process.terminate()
-    log = process.communicate(timeout=60)[1].decode()
-    assert line.startswith(b"coregw: listening on "), log
-    assert process.returncode == 0, log
-    assert len(re.findall(r"these defaults are lower: .*\bCOREGW_CHANGE_BYTES=\d+MiB", log)) == 1
-    assert "the settings allow" not in log
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

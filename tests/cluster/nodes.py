@@ -154,9 +154,8 @@ class Cluster:
         """Start a gateway on a port."""
         hosts = ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.network.proxies)
         settings = {
-            "store": f"postgresql://coregw@{hosts}/postgres?sslmode=disable",
+            "store": f"postgresql://coregw@{hosts}/postgres?sslmode=disable{self.unsafe}",
             "bucket": self.s3.url,
-            "store_unsafe": self.unsafe,
         }
         data = self.path / f"gateway{number}"
         return serving.start(data, serving.ADMIN, log=data.with_suffix(".log"), port=port, **settings)
@@ -181,7 +180,7 @@ def cluster(seed: int, *, gateways: int = 2, is_safe: bool = True) -> Iterator[C
         stack.callback(databases.stop)
         network = Network([node.port for node in databases.nodes], seed)
         stack.callback(network.close)
-        running = Cluster(databases, network, s3, path, [], "none" if is_safe else "standbys")
+        running = Cluster(databases, network, s3, path, [], "" if is_safe else "&unsafe=standbys")
         databases.rejoin()
         for number in range(gateways):
             gateway = running.start_gateway(number, free_port())

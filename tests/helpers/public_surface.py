@@ -121,7 +121,7 @@ def surface() -> str:
     seen: set[object] = set()
     lines = [line for name in documented_modules() for line in _module(name, seen)]
     lines += _command(cli, "coregw")
-    lines += ["settings", *(f"  {each.name}" for each in dataclasses.fields(Settings))]
+    lines += ["settings", *(f"  {name}" for name in Settings.__struct_fields__)]
     return "".join(f"{part}\n" for line in lines for part in _wrapped(line))
 
 

@@ -15,8 +15,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import httpx2
 from click.testing import CliRunner
@@ -24,6 +25,7 @@ from click.testing import CliRunner
 from coregw.cli.main import cli
 from coregw.gateway.access import AccessToken
 from coregw.gateway.control import control_file
+from coregw.gateway.limits.machine import Limits
 from coregw.gateway.listener import loop_factory
 from coregw.gateway.server import GatewayServer
 from coregw.gateway.settings import Settings
@@ -34,6 +36,7 @@ ADMIN = {"GATEWAY_ADMIN_TOKEN": ADMIN_TOKEN}
 """The `environ` of a gateway with administration routes, for `start` and `process`."""
 
 _SECONDS = 60
+_LIMITED = Path(__file__).with_name("limited_gateway.py")
 
 
 def shared_store(data: Path) -> dict[str, str]:
@@ -103,6 +106,13 @@ def run(
     return subprocess.run(command, capture_output=True, text=True, check=False, env=variables, preexec_fn=before)
 
 
+def divided(given: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Any]]:
+    """Divide values by name into settings, and fields of `Limits` that are none."""
+    names = {each.name for each in fields(Limits)} - {*Settings.__struct_fields__}
+    settings = {name: value for name, value in given.items() if name not in names}
+    return settings, {name: value for name, value in given.items() if name in names}
+
+
 def begin(
     data: Path,
     environ: Mapping[str, str] | None = None,
@@ -114,16 +124,19 @@ def begin(
 ) -> subprocess.Popen[str]:
     """Start a service on a free port, without waiting for it.
 
+    Of `settings`, what is none is a field of `Limits`, and a gateway has it although no setting names it.
+
     It does not inherit the ``COREGW_`` variables of this process. Its log is appended to a file if one is given, which
     a service that logs much needs: nobody reads the pipe that it would be otherwise.
     """
     variables = {name: value for name, value in os.environ.items() if not name.startswith("COREGW_")}
     variables |= {"GATEWAY_ADMIN_TOKEN": ""} | dict(environ or {})
-    settings = {"port": 0} | shared_store(data) | settings
+    settings, limits = divided({"port": 0} | shared_store(data) | settings)
+    program = [_LIMITED, data, json.dumps(limits)] if limits else ["-m", "coregw", command, "--data", data]
     variables |= {f"COREGW_{name.upper()}": str(value) for name, value in settings.items()}
     with log.open("a") if log is not None else nullcontext(subprocess.PIPE) as stderr:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "coregw", command, "--data", data],
+            [sys.executable, "-P", *program],
             env=variables,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -180,13 +193,17 @@ def thread(
 ) -> Iterator[str]:
     """Run a gateway in a thread, for tests that need a store or limits of their own. Yields its address.
 
+    Of `settings`, what is none is a field of `Limits`.
+
     Without a store, it opens the one in the setting `data`. An administered one has the routes that take `ADMIN_TOKEN`.
 
     Raises the exception with which the gateway ended, if any.
     """
     ready: queue.Queue[str | BaseException] = queue.Queue()
     token = AccessToken.from_environment("GATEWAY_ADMIN_TOKEN", ADMIN if is_administered else {})
-    server = GatewayServer(Settings.load({}, port=0, **settings), store, ready.put, admin_token=token)
+    given, limits = divided({"port": 0} | settings)
+    chosen = Settings.load({}, **given)
+    server = GatewayServer(chosen, store, ready.put, admin_token=token, limits=replace(Limits.of(chosen), **limits))
 
     def serve() -> None:
         try:

@@ -11,7 +11,8 @@ _SECONDS = 60
 
 def workers_of(pid: int) -> set[int]:
     """The processes that a process has started and that have not ended."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    threads = Path(f"/proc/{pid}/task").iterdir()  # any of which may have started them
+    children = [child for thread in threads for child in (thread / "children").read_text().split()]
     return {int(child) for child in children if is_alive(int(child))}
 
 
@@ -24,12 +25,16 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def client_ports(pid: int) -> set[int]:
+    """The ports of the clients whose connections a worker has taken."""
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    ports = {f"socket:[{row[9]}]": int(row[2].rpartition(":")[2], 16) for row in rows if row[3] == "01"}
+    return {ports[name] for name in open_files(pid) & ports.keys()}
+
+
 def has_connection(pid: int, local_port: int) -> bool:
     """Whether a worker is the one that took the connection from this port of a client."""
-    wanted = f":{local_port:04X}"
-    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
-    inodes = {f"socket:[{row[9]}]" for row in rows if row[2].endswith(wanted) and row[3] == "01"}
-    return bool(inodes & open_files(pid))
+    return local_port in client_ports(pid)
 
 
 def open_files(pid: int) -> set[str]:

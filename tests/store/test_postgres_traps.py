@@ -100,13 +100,15 @@ async def test_nothing_is_acknowledged_that_no_standby_has(primary: Postgres) ->
 
 async def test_unsafe_servers_are_refused_unless_allowed_by_name() -> None:
     with postgres(fsync="off", full_page_writes="off") as server:
-        for allowed, reason in [((), "fsync is off"), (("fsync",), "full_page_writes is off")]:
-            with pytest.raises(Unavailable, match=f"{reason}.*COREGW_STORE_UNSAFE="):
-                await open_store(server.url, unsafe=allowed)
-        store = await open_store(server.url, unsafe=("fsync", "full_page_writes"))
-        await store.close()
+        for query, reason in [("", "fsync is off"), ("?unsafe=fsync", "full_page_writes is off")]:
+            with pytest.raises(Unavailable, match=f"{reason}.*unsafe="):
+                await open_store(f"{server.url}{query}")
+        for query in ("?unsafe=fsync,full_page_writes", "?unsafe=fsync&sslmode=disable&unsafe=full%5Fpage_writes"):
+            await (await open_store(f"{server.url}{query}")).close()
         with pytest.raises(Unavailable, match="synchronous_commit"):
-            await open_store(f"{server.url}?synchronous_commit=off", unsafe=("fsync", "full_page_writes"))
+            await open_store(f"{server.url}?synchronous_commit=off&unsafe=fsync,full_page_writes")
+        with pytest.raises(InvalidInput, match="unsafe=speed, expected names of fsync, full_page_writes"):
+            await open_store(f"{server.url}?unsafe=fsync,speed")
 
 
 async def test_asynchronous_standbys_are_refused(primary: Postgres) -> None:

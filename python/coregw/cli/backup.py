@@ -155,7 +155,7 @@ def restore_command(
     it was backed up, --quick restores it nevertheless, for `coregw fsck --repair`.
 
     For PostgreSQL, the generation is checked first; then its rows are copied, published names last. Start gateways
-    afterwards. An interrupted restore continues when it is run again. COREGW_STORE_UNSAFE applies.
+    afterwards. An interrupted restore continues when it is run again.
     """
     import msgspec
 
@@ -232,7 +232,7 @@ def copy_command(
 
     Everything is checked against its digest. What the destination already holds is skipped, so run it again after an
     interruption. A RocksDB store must not be open elsewhere, and nothing should be published in PostgreSQL meanwhile.
-    COREGW_STORE_UNSAFE applies. Exit code 4: something in the source is damaged, and was left out.
+    Exit code 4: something in the source is damaged, and was left out.
     """
     import asyncio
 

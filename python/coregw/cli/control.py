@@ -223,15 +223,12 @@ async def opened_database(
         expected: What it takes, for the message if this is no address of a database.
     """
     from coregw.cli.framework import click
-    from coregw.gateway.settings import Settings
 
     if not url.startswith(("postgresql://", "postgres://")):
         raise click.BadParameter(f"expected {expected}", param_hint=option)
     from coregw.store.postgres import open_store
-    from coregw.store.postgres.checks import parse_unsafe
 
-    unsafe = parse_unsafe(Settings.load(strict=False).store_unsafe)
-    async with await open_store(url, bucket=bucket, unsafe=unsafe) as database:
+    async with await open_store(url, bucket=bucket) as database:
         yield database
 
 

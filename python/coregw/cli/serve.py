@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,13 +19,22 @@ if TYPE_CHECKING:
 __all__ = ["announce_as_json", "handle_hangup", "known_variables", "serve_command", "unknown_variables"]
 
 
-def _show(settings: Settings, given: Collection[str], origins: Mapping[str, str]) -> None:
-    """Print all settings as a configuration file, with what nobody has set as comments."""
+def _show(settings: Settings, origins: Mapping[str, str]) -> None:
+    """Print all settings as a configuration file, with what nobody has set as comments, and the limits that follow."""
+    import dataclasses
+
+    from coregw.gateway.limits.machine import Limits
+    from coregw.gateway.settings import shown
+
     click.echo("# Each setting is also an environment variable: COREGW_ and its name in capitals.")
     for variable, _, about in settings.describe():
         name = variable.removeprefix("COREGW_").lower()
         line = f"{name} = {settings.toml(name)}" + (f"  # {origins[name]}" if name in origins else "")
-        click.echo(f"\n# {about}\n" + (line if name in given else f"# {line}"))
+        click.echo(f"\n# {about}\n" + (line if name in origins else f"# {line}"))
+    click.echo("\n# What follows from them for each process that serves clients:")
+    limits = Limits.of(settings)
+    for each in dataclasses.fields(limits):
+        click.echo(f"# {each.name}: {shown(each.name, getattr(limits, each.name))}")
 
 
 def _show_json(settings: Settings, origins: Mapping[str, str]) -> None:
@@ -52,8 +61,6 @@ def _chosen_settings(
 ) -> Settings:
     """Return the settings of the configuration file and the environment, overridden by the options.
 
-    Defaults of budgets of memory are lowered to what the process may use.
-
     Args:
         config: The configuration file; that of the environment if None.
         assignments: Settings as ``NAME=VALUE``.
@@ -63,56 +70,32 @@ def _chosen_settings(
         as_json: Whether log lines, and the settings if they are printed, are JSON.
         short: Settings that have options of their own, by name; None if the option is not given.
     """
-    from coregw.gateway.limits.machine import fit_defaults, lowered_defaults
-    from coregw.gateway.settings import CONFIG_VARIABLE, Settings
+    from coregw.gateway.settings import CONFIG_VARIABLE, Settings, about_unknown
 
-    known = {variable for variable, _, _ in Settings.describe()}
+    known = Settings.__struct_fields__
     short |= {"log_level": "error"} if quiet else {}
     short |= {"access_log": "true"} if verbose else {}
     short |= {"log_format": "json"} if as_json else {}
     for text in assignments:
         name, equals, value = text.partition("=")
         field = name.strip().lower().removeprefix("coregw_")
-        if not equals or f"COREGW_{field.upper()}" not in known:
-            from difflib import get_close_matches
-
-            similar = get_close_matches(field, [each.removeprefix("COREGW_").lower() for each in known], n=1)
-            hint = f"; did you mean {similar[0]}?" if equals and similar else ""
+        if not equals or field not in known:
+            about = about_unknown(field) if equals else ""
             raise click.BadParameter(
-                f"{text!r}: expected NAME=VALUE with a name that --settings lists{hint}", param_hint="--set"
+                f"{text!r}: expected NAME=VALUE with a name that --settings lists{about}", param_hint="--set"
             )
         short[field] = value
     environ = {**os.environ} if config is None else {**os.environ, CONFIG_VARIABLE: str(config)}
     given = Settings.given(environ, strict=True, **short)
     settings = Settings(**{name: value for name, (value, _) in given.items()})
-    fitted = fit_defaults(settings, given)
-    lowered = lowered_defaults(settings, fitted)
     if show_settings:
         origins = {name: origin for name, (_, origin) in given.items()}
-        origins |= dict.fromkeys(lowered, "lowered to fit the memory of the process")
         if as_json:
-            _show_json(fitted, origins)
+            _show_json(settings, origins)
         else:
-            _show(fitted, given, origins)
+            _show(settings, origins)
         raise SystemExit(0)
-    if lowered:
-        _log_lowered(fitted, lowered)
-    return fitted
-
-
-def _log_lowered(settings: Settings, lowered: Sequence[str]) -> None:
-    """Log which defaults are lower than documented. Workers are given all settings, so that this is logged once."""
-    import logging
-
-    from coregw.gateway.limits.machine import available_bytes
-    from coregw.gateway.logs import log_to_stderr
-
-    log_to_stderr(settings)
-    logging.getLogger("coregw.settings").info(
-        "the process has %d MiB of memory, so these defaults are lower: %s",
-        available_bytes(workers=settings.workers) >> 20,
-        ", ".join(f"COREGW_{name.upper()}={settings.toml(name).strip(chr(34))}" for name in lowered),
-    )
+    return settings
 
 
 def _warn_of_unknown_variables(settings: Settings) -> None:
@@ -288,5 +271,13 @@ def unknown_variables(settings: Iterable[str]) -> list[str]:
 
 
 def _sentence(name: str, known: set[str]) -> str:
+    try:
+        from coregw.gateway.settings import REMOVED
+    except ModuleNotFoundError:  # without the extra "server"
+        removed = None
+    else:
+        removed = REMOVED.get(name.removeprefix("COREGW_").lower())
+    if removed is not None:
+        return f"nothing reads {name}: {removed}"
     similar = get_close_matches(name, known, n=1)
     return f"nothing reads {printable(name)}{f'; did you mean {similar[0]}?' if similar else ''}"

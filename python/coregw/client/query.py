@@ -121,7 +121,7 @@ def map_keys(root: CidLike, paths: Iterable[PathLike]) -> Query[list[str | None]
     """Query many keys of a map with one proof: 1 to 10,000 distinct ones.
 
     The value has the target of each path in their order, None for a proven absence. The request and the proof of 10,000
-    keys are long: ask for fewer where the keys are (`COREGW_JSON_BODY_BYTES` of the gateway limits the request).
+    keys are long, and a gateway takes no request of over 1 MiB: ask for fewer where the keys are.
     """
     return _query(messages.MapProofRequest(root=_core.Cid(root).text, keys=[segments_of(path) for path in paths]))
 

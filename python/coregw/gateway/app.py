@@ -18,18 +18,18 @@ from litestar.datastructures import State
 from litestar.enums import ScopeType
 from litestar.exceptions import HTTPException
 
-from coregw._core import Origins
+from coregw._core import Origins, Proxies
 from coregw.engine import Engine, EngineLimits
 from coregw.errors import Unauthorized
 from coregw.gateway.access import WRITE_TOKEN_VARIABLE, AccessToken, WriteAccess, warn_of_open_writes
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import description_of
-from coregw.gateway.limits.peers import Peers, Proxies
+from coregw.gateway.limits.machine import Limits
+from coregw.gateway.limits.peers import Peers
 from coregw.gateway.logs import CURRENT, AccessLog
 from coregw.gateway.metrics import counts_of
 from coregw.gateway.openapi import build_document
 from coregw.gateway.replies import Problem, Reply, handle_exception, problem_of
-from coregw.gateway.requests import header_bytes
 from coregw.gateway.routes import health, ipfs, objects, pages, payloads, publications, queries, roots
 from coregw.gateway.routes.publications import TOKEN_VARIABLE, admin_router
 from coregw.gateway.settings import Settings
@@ -63,44 +63,47 @@ _EXPOSED: Final = (
 
 _ADMIN: Final = "/admin"
 _VERIFY_PATHS: Final = frozenset({"/v1/verify/resolve", "/v1/verify/read"})
+_CHECKED: Final = (b"host", b"origin", b"sec-fetch-site")
 _SLASHES: Final = re.compile("//+")
 
 
-async def open_engine(settings: Settings, store: Store | None = None) -> Engine:
+async def open_engine(settings: Settings, limits: Limits, store: Store | None = None) -> Engine:
     """Open an engine over `store`, or over the one that the settings name.
 
     Raises:
         InvalidInput, Unavailable, StoreDamaged: As `coregw.gateway.stores.open_settings_store`.
     """
     if store is None:
-        store = await open_settings_store(settings)
-    return Engine(store, engine_limits(settings))
+        store = await open_settings_store(settings, limits)
+    return Engine(store, engine_limits(settings, limits))
 
 
-def engine_limits(settings: Settings) -> EngineLimits:
-    """Return what the settings say of an engine."""
+def engine_limits(settings: Settings, limits: Limits) -> EngineLimits:
+    """Return the limits of an engine."""
     return EngineLimits(
-        cache_bytes=settings.cache_bytes,
-        held_roots=settings.held_roots,
-        node_budget=settings.node_budget,
-        worker_threads=settings.worker_threads,
-        max_nodes=settings.max_nodes,
-        operation_seconds=settings.operation_seconds,
-        long_queries=settings.long_queries,
-        batch_answer_bytes=settings.batch_answer_bytes,
-        heavy_requests=settings.heavy_requests,
-        change_bytes=settings.change_bytes,
-        payload_bytes=min(settings.payload_bytes, 2**32 - 1),
-        car_blocks=settings.car_blocks,
-        cars_at_once=settings.cars_at_once,
-        build_run_bytes=settings.build_run_bytes,
-        build_spool_bytes=settings.build_spool_bytes,
+        cache_bytes=limits.cache_bytes,
+        held_roots=limits.held_roots,
+        node_budget=limits.node_budget,
+        worker_threads=limits.worker_threads,
+        max_nodes=limits.max_nodes,
+        operation_seconds=limits.operation_seconds,
+        long_queries=limits.long_queries,
+        batch_answer_bytes=limits.batch_answer_bytes,
+        heavy_requests=limits.heavy_requests,
+        change_bytes=limits.change_bytes,
+        payload_bytes=limits.payload_bytes,
+        car_blocks=limits.car_blocks,
+        cars_at_once=limits.cars_at_once,
+        build_run_bytes=limits.build_run_bytes,
+        build_spool_bytes=limits.build_spool_bytes,
         spool=settings.data if settings.data.is_dir() else None,  # a store in memory has no directory
         reserve_bytes=settings.reserve_bytes,
     )
 
 
-def create_app(store: Store | None = None, settings: Settings | None = None) -> Litestar:
+def create_app(
+    store: Store | None = None, settings: Settings | None = None, *, limits: Limits | None = None
+) -> Litestar:
     """Return the gateway as an application that opens its engine when it starts, and closes it when it ends.
 
     The tokens are those of ``GATEWAY_WRITE_TOKEN`` and ``GATEWAY_ADMIN_TOKEN`` in the environment. What
@@ -110,21 +113,24 @@ def create_app(store: Store | None = None, settings: Settings | None = None) -> 
         store: The store, which the application closes when it ends; None opens the one that the settings name.
         settings: The settings; None loads them from the environment. Those of connections are the server's business,
             but for `host`: on loopback, requests may not name hosts that `hosts` does not have.
+        limits: The limits; None derives them from the settings.
 
     Raises:
-        InvalidInput: If the settings or a token are malformed. The lifespan raises what `open_engine` does.
+        InvalidInput, Unavailable: If the settings or a token are malformed, or there is too little memory. The lifespan
+            raises what `open_engine` does.
     """
     settings = Settings.load() if settings is None else settings
+    of_all = Limits.of(settings) if limits is None else limits
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
     write_access = WriteAccess(settings.read_only, AccessToken.from_environment(WRITE_TOKEN_VARIABLE))
 
     @asynccontextmanager
     async def opened(_: Litestar) -> AsyncIterator[None]:
         warn_of_open_writes(settings)
-        engine = await open_engine(settings, store)
+        engine = await open_engine(settings, of_all, store)
         try:
-            async with tracing(settings) as traced:
-                app.state["gateway"] = replace(Gateway.over(engine, settings), write_access=write_access)
+            async with tracing() as traced:
+                app.state["gateway"] = replace(Gateway.over(engine, settings, of_all), write_access=write_access)
                 app.wrap(traced)
                 yield
         finally:
@@ -176,7 +182,7 @@ class Rules:
 
     Attributes:
         origins: Which hosts requests may name, and which web pages may write. It is checked here although a server may
-            have done so: an application cannot know that, a check takes about a microsecond, and without one any page
+            have done so: an application cannot know that, a check takes two microseconds, and without one any page
             that somebody visits could read from, or write to, a gateway on that person's machine.
         proxies: The addresses of clients to which no limit per address applies.
         token: What requests for the administration must carry, unknown paths below it included; None without it.
@@ -194,7 +200,11 @@ class Rules:
 
     def refuse_stranger(self, scope: HTTPScope) -> Reply | None:
         """Return the response to a request that names a host of others, or is a write of another origin's page."""
-        host, origin, site = (header_bytes(scope, name) for name in (b"host", b"origin", b"sec-fetch-site"))
+        found: dict[bytes, bytes] = {}
+        for name, value in scope["headers"]:
+            if name in _CHECKED:
+                found[name] = value if name not in found else b"%b, %b" % (found[name], value)
+        host, origin, site = (found.get(name) for name in _CHECKED)
         refused = self.origins.refusal(scope["method"].encode(), host, origin, site)
         return None if refused is None else Problem(*refused).reply()
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 from coregw.engine import Engine
 from coregw.gateway.access import WriteAccess
 from coregw.gateway.limits.descriptors import max_spools
+from coregw.gateway.limits.machine import Limits
 from coregw.gateway.limits.memory import BodyMemory
 from coregw.gateway.limits.slots import Slots
 from coregw.gateway.requests import Bodies, check_json_type, query_parameters
@@ -34,7 +35,8 @@ class Gateway:
 
     Attributes:
         engine: Answers requests.
-        settings: All limits.
+        settings: What its operator has decided.
+        limits: Everything else that is limited.
         bodies: Reads request bodies.
         imports: The CAR imports in progress, most of which are being received.
         exports: The CAR exports in progress.
@@ -47,6 +49,7 @@ class Gateway:
 
     engine: Engine
     settings: Settings
+    limits: Limits
     bodies: Bodies
     imports: Slots
     exports: Slots
@@ -57,22 +60,24 @@ class Gateway:
     phase: Callable[[], str | None] = lambda: None
 
     @classmethod
-    def over(cls, engine: Engine, settings: Settings) -> Self:
-        """Return a gateway without requests."""
-        largest = max(settings.roots_body_bytes, settings.mutation_body_bytes)
-        total = settings.buffered_bytes
-        memory = BodyMemory(total, largest=largest, per_address=settings.share_of_address(total))
-        imports = settings.share_of_address(settings.cars_at_once)
-        exports = settings.share_of_address(settings.car_exports)
-        streams = settings.share_of_address(settings.payload_streams)
+    def over(cls, engine: Engine, settings: Settings, limits: Limits | None = None) -> Self:
+        """Return a gateway without requests; without limits, it has those of the settings."""
+        limits = Limits.of(settings) if limits is None else limits
+        largest = max(limits.roots_body_bytes, limits.mutation_body_bytes)
+        total = limits.buffered_bytes
+        memory = BodyMemory(total, largest=largest, per_address=limits.share_of_address(total))
+        imports = limits.share_of_address(limits.cars_at_once)
+        exports = limits.share_of_address(limits.car_exports)
+        streams = limits.share_of_address(limits.payload_streams)
         return cls(
             engine,
             settings,
+            limits,
             Bodies(memory),
-            Slots("imports", max_spools(settings.connections), imports, time.monotonic),
-            Slots("exports", settings.car_exports, exports, time.monotonic),
-            Slots("builds", settings.builds, settings.share_of_address(settings.builds), time.monotonic),
-            Slots("streams of payloads", settings.payload_streams, streams, time.monotonic),
+            Slots("imports", max_spools(limits.connections), imports, time.monotonic),
+            Slots("exports", limits.car_exports, exports, time.monotonic),
+            Slots("builds", limits.builds, limits.share_of_address(limits.builds), time.monotonic),
+            Slots("streams of payloads", limits.payload_streams, streams, time.monotonic),
             asyncio.Semaphore(_CHUNK_READS),
         )
 
@@ -80,7 +85,7 @@ class Gateway:
         """Return why this gateway cannot serve all requests at the moment, as sentences; none if it is ready."""
         phase = self.phase()
         try:
-            async with asyncio.timeout(self.settings.store_seconds):
+            async with asyncio.timeout(self.limits.store_seconds):
                 found = await self.engine.store.obstacles()
         except TimeoutError:
             found = ["the store does not respond"]

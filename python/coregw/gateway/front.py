@@ -17,19 +17,19 @@ import os
 import shutil
 import socket
 import tempfile
-import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from coregw._core import Front, FrontLimits, Listener, ReadBatch, StoreReads
-from coregw.engine import Engine
 from coregw.engine.pages import INCOMPLETE
 from coregw.errors import ERROR_CODES, CoregwError, PayloadNotFound, StoreDamaged, Unavailable
+from coregw.gateway.context import Gateway
 from coregw.gateway.listener import UPSTREAM_IDLE_SECONDS, serving
 from coregw.gateway.logs import log_hot_request
-from coregw.gateway.settings import Settings
+from coregw.gateway.tracing import is_traced
 from coregw.store import Store
 from coregw.store.protocol import BlockingReads, GuidedStore, Table, ThreadReadStore
 
@@ -66,13 +66,12 @@ class RunningFront(NamedTuple):
 
 @asynccontextmanager
 async def serve_front(
-    settings: Settings, engine: Engine, app: ASGIApp, fields: Sequence[tuple[str, str]], listener: Listener
+    gateway: Gateway, app: ASGIApp, fields: Sequence[tuple[str, str]], listener: Listener
 ) -> AsyncIterator[RunningFront]:
     """Serve clients while the context is active; at its end the requests in progress are finished.
 
     Args:
-        settings: What clients may have, and how long they may take.
-        engine: Its cache, and the store under it, answer hot reads.
+        gateway: What clients may have, how long they may take, and the engine, whose cache and store answer hot reads.
         app: The ASGI application that answers all other requests.
         fields: Names and values of the headers of all answers.
         listener: The socket for clients.
@@ -80,70 +79,66 @@ async def serve_front(
     Raises:
         Unavailable: If the private socket cannot be created.
     """
+    engine, limits = gateway.engine, gateway.limits
     reads = StoreReads(engine.cache, isinstance(engine.store, GuidedStore))
     async with AsyncExitStack() as stack:
         path = stack.enter_context(_private_folder()) / _SOCKET
         private = stack.enter_context(_listen_at(path))
-        patience = settings.shutdown_seconds
+        patience = gateway.settings.shutdown_seconds
         await stack.enter_async_context(serving(private, app, patience=patience, is_private=True))
-        front = _new_front(settings, engine, reads, fields, path)
-        visit = _visit_of(engine.store, reads.small_payload_bytes, asyncio.get_running_loop())
-        threads = [
-            threading.Thread(target=_read_store, args=(reads, visit), name=f"coregw-store-{number}")
-            for number in range(settings.store_threads)
-        ]
-        threads.append(threading.Thread(target=_write_log, args=(front,), name="coregw-requests"))
-        for thread in threads:
-            thread.start()
-        ended = asyncio.ensure_future(asyncio.to_thread(front.serve, [listener], float(patience)))
+        front = _new_front(gateway, reads, fields, path)
+        loop = asyncio.get_running_loop()
+        visit = _visit_of(engine.store, reads.small_payload_bytes, loop)
+        pool = stack.enter_context(ThreadPoolExecutor(limits.store_threads + 2, "coregw-front"))
+        helpers = [loop.run_in_executor(pool, _read_store, reads, visit) for _ in range(limits.store_threads)]
+        helpers.append(loop.run_in_executor(pool, _write_log, front))
+        ended = loop.run_in_executor(pool, front.serve, [listener], float(patience))
         try:
             yield RunningFront(front, reads, ended)
         finally:
             front.stop()
             await asyncio.wait([ended])
             reads.close()
-            for thread in threads:
-                await asyncio.to_thread(thread.join)
+            await asyncio.wait(helpers)
     ended.result()
 
 
-def _new_front(
-    settings: Settings, engine: Engine, reads: StoreReads, fields: Sequence[tuple[str, str]], upstream: Path
-) -> Front:
-    limits = FrontLimits(
+def _new_front(gateway: Gateway, reads: StoreReads, fields: Sequence[tuple[str, str]], upstream: Path) -> Front:
+    settings, limits = gateway.settings, gateway.limits
+    of_front = FrontLimits(
         threads=os.cpu_count() or 1,
-        connections=settings.connections,
-        connections_per_address=settings.share_of_address(settings.connections),
-        unsent_bytes=settings.unsent_bytes,
-        buffered_bytes=settings.hot_buffered_bytes,
-        buffered_bytes_per_address=settings.share_of_address(settings.hot_buffered_bytes),
-        payload_cache_bytes=settings.payload_cache_bytes,
+        connections=limits.connections,
+        connections_per_address=limits.share_of_address(limits.connections),
+        unsent_bytes=limits.unsent_bytes,
+        buffered_bytes=limits.hot_body_bytes,
+        buffered_bytes_per_address=limits.share_of_address(limits.hot_body_bytes),
+        payload_cache_bytes=limits.payload_cache_bytes,
         log_bytes=_LOG_BYTES,
-        head_bytes=settings.header_bytes,
+        head_bytes=limits.header_bytes,
         header_fields=_HEADER_FIELDS,
-        head_seconds=settings.header_seconds,
-        idle_seconds=settings.keep_alive_seconds,
-        min_rate_bytes=min(settings.min_rate_bytes, 2**32 - 1),
-        rate_grace_seconds=settings.rate_grace_seconds,
-        body_pause_seconds=settings.body_idle_seconds,
-        body_seconds=settings.body_seconds,
-        read_pause_seconds=settings.write_seconds,
-        drain_seconds=settings.drain_seconds,
-        json_body_bytes=settings.json_body_bytes,
-        verify_body_bytes=settings.verify_body_bytes,
-        resolve_batch_body_bytes=settings.resolve_batch_body_bytes,
-        batch_answer_bytes=settings.batch_answer_bytes,
-        node_budget=settings.node_budget,
-        max_nodes=settings.max_nodes,
-        operation_seconds=settings.operation_seconds,
-        long_queries=settings.long_queries,
-        worker_threads=settings.worker_threads,
+        head_seconds=limits.header_seconds,
+        idle_seconds=limits.keep_alive_seconds,
+        min_rate_bytes=limits.min_rate_bytes,
+        rate_grace_seconds=limits.rate_grace_seconds,
+        body_pause_seconds=limits.body_idle_seconds,
+        body_seconds=limits.body_seconds,
+        read_pause_seconds=limits.write_seconds,
+        drain_seconds=limits.drain_seconds,
+        json_body_bytes=limits.json_body_bytes,
+        verify_body_bytes=limits.verify_body_bytes,
+        resolve_batch_body_bytes=limits.resolve_batch_body_bytes,
+        batch_answer_bytes=limits.batch_answer_bytes,
+        node_budget=limits.node_budget,
+        max_nodes=limits.max_nodes,
+        operation_seconds=limits.operation_seconds,
+        long_queries=limits.long_queries,
+        worker_threads=limits.worker_threads,
         upstream_idle_seconds=UPSTREAM_IDLE_SECONDS / 2,
     )
     return Front(
         reads,
-        engine.cache,
-        limits,
+        gateway.engine.cache,
+        of_front,
         hosts=settings.hosts,
         allow_origin=settings.allow_origin,
         listens_on=settings.host,
@@ -152,7 +147,7 @@ def _new_front(
         fields=fields,
         upstream=upstream,
         read_only=settings.read_only,
-        traced=settings.tracing != "none",
+        traced=is_traced(),
         access_log=settings.access_log,
     )
 

@@ -54,16 +54,21 @@ def run_in_thread(serve: Callable[[], Coroutine[Any, Any, None]], stop: Callable
 
     Args:
         serve: The service. What it raises is raised here.
-        stop: Makes it end; called for SIGINT and SIGTERM, if this is the main thread.
+        stop: Makes it end; called for SIGINT and SIGTERM, if this is the main thread. A SIGINT after that kills the
+            process, for a person who does not want to wait; what was acknowledged is durable.
     """
 
     def work() -> None:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(serve())
 
+    def end(*_: object) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        stop()
+
     before = {}
     if threading.current_thread() is threading.main_thread():
-        before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with ThreadPoolExecutor(1, thread_name_prefix="coregw-gateway") as thread:
             thread.submit(work).result()
@@ -111,11 +116,12 @@ async def serving(
         await task
 
 
-def listen_for_clients(settings: Settings, *, shared: bool = False) -> Listener:
+def listen_for_clients(settings: Settings, backlog: int, *, shared: bool = False) -> Listener:
     """Return a socket for a front that listens as `listen` does. Raises as `listen`.
 
     Args:
-        settings: The host, the port, and the backlog.
+        settings: The host and the port.
+        backlog: How many connections may wait to be accepted.
         shared: Whether other processes may listen on the same port with this option (see `reserve`).
     """
     try:
@@ -123,25 +129,24 @@ def listen_for_clients(settings: Settings, *, shared: bool = False) -> Listener:
         host = str(address[0])
         if len(address) == 4 and address[3]:  # the scope of an address of a link
             host = f"{host.partition('%')[0]}%{address[3]}"
-        return Listener(host, address[1], settings.backlog, shared)
+        return Listener(host, address[1], backlog, shared)
     except (OSError, UnicodeError) as error:
         raise _unavailable(settings, error) from None
 
 
-def listen(settings: Settings) -> socket.socket:
+def listen(settings: Settings, backlog: int) -> socket.socket:
     """Return a socket that listens on the host's first address; ``::`` is every address, of IPv4 as well.
 
     Args:
-        settings: The host, the port, and the backlog.
+        settings: The host and the port.
+        backlog: How many connections may wait to be accepted.
 
     Raises:
         Unavailable: If the address is in use or does not exist; the message says which and why.
     """
     try:
         family, address = _address(settings)
-        return socket.create_server(
-            address, family=family, backlog=settings.backlog, dualstack_ipv6=_is_dual(family, address)
-        )
+        return socket.create_server(address, family=family, backlog=backlog, dualstack_ipv6=_is_dual(family, address))
     except (OSError, UnicodeError) as error:
         raise _unavailable(settings, error) from None
 
@@ -152,7 +157,7 @@ def reserve(settings: Settings) -> socket.socket:
     Raises:
         Unavailable: As `listen`; also if other processes that share the port listen on it, so that no two gateways mix.
     """
-    with listen(settings) as alone:
+    with listen(settings, 1) as alone:
         address = alone.getsockname()
         family = alone.family
         is_dual = _is_dual(family, address)

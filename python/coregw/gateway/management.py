@@ -16,11 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import msgspec
 from litestar import Request, Router, route
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from coregw import __version__
-from coregw._core import Origins
+from coregw._core import Origins, Proxies
 from coregw.engine import Engine
 from coregw.errors import CoregwError, Unavailable
 from coregw.gateway import maintenance
@@ -30,7 +31,7 @@ from coregw.gateway.collectors import database_samples, engine_source, job_sampl
 from coregw.gateway.context import Gateway
 from coregw.gateway.control import control_file, listen_for_control
 from coregw.gateway.description import DESCRIPTION, Description
-from coregw.gateway.limits.peers import Proxies
+from coregw.gateway.limits.machine import MANAGEMENT_BYTES, Limits
 from coregw.gateway.listener import listen, serving, url_of
 from coregw.gateway.maintenance import Management
 from coregw.gateway.metrics import Sample, Sums, expose, number
@@ -39,7 +40,7 @@ from coregw.gateway.replies import Reply
 from coregw.gateway.requests import query_parameters
 from coregw.gateway.routes import health, pages, publications
 from coregw.gateway.routes.publications import admin_router
-from coregw.gateway.settings import MIB, Settings
+from coregw.gateway.settings import Settings
 from coregw.store.rocksdb import RocksStore
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ async def metrics(request: Request[Any, Any, Any]) -> Reply:
 async def _store_samples(management: Management) -> list[Sample]:
     store = management.gateway.engine.store
     try:
-        async with asyncio.timeout(management.gateway.settings.store_seconds):
+        async with asyncio.timeout(management.gateway.limits.store_seconds):
             if isinstance(store, RocksStore):
                 return list(store_samples(await store.figures()))
             if management.gateway.settings.is_shared:
@@ -103,8 +104,6 @@ logger = logging.getLogger("coregw.management")
 
 _CONNECTIONS: Final = 64
 
-_BUFFERED_BYTES: Final = 32 * MIB
-
 
 def _serving(settings: Settings, listener: socket.socket, app: ASGIApp) -> AbstractAsyncContextManager[None]:
     return serving(listener, app, connections=_CONNECTIONS, patience=settings.shutdown_seconds)
@@ -113,6 +112,7 @@ def _serving(settings: Settings, listener: socket.socket, app: ASGIApp) -> Abstr
 @asynccontextmanager
 async def serve_management(
     settings: Settings,
+    limits: Limits,
     engine: Engine,
     directory: Path | None,
     token: AccessToken | None,
@@ -122,6 +122,7 @@ async def serve_management(
 
     Args:
         settings: The settings of the whole gateway.
+        limits: Those of this process; here, bodies have memory of their own.
         engine: The engine over the store that this process owns.
         directory: The data directory, for the control socket; None if the store has none.
         token: The token for administration and maintenance by TCP; without one, TCP has neither.
@@ -130,13 +131,14 @@ async def serve_management(
     Raises:
         Unavailable: If the TCP address is in use or does not exist. If there can be no control socket, that is logged.
     """
-    gateway = replace(Gateway.over(engine, replace(settings, buffered_bytes=_BUFFERED_BYTES)), phase=phase)
+    own = replace(limits, connections=_CONNECTIONS, buffered_bytes=MANAGEMENT_BYTES)
+    gateway = replace(Gateway.over(engine, settings, own), phase=phase)
     management = Management(gateway, sources=[engine_source(engine)])
     async with AsyncExitStack() as stack:
         if settings.management_host_and_port is not None:
             host, port = settings.management_host_and_port
-            address = replace(settings, host=host, port=port, backlog=_CONNECTIONS)
-            listener = stack.enter_context(listen(address))
+            address = msgspec.structs.replace(settings, host=host, port=port)
+            listener = stack.enter_context(listen(address, _CONNECTIONS))
             await stack.enter_async_context(_serving(settings, listener, create_management_app(management, token)))
             management.addresses.append(url_of(listener))
         if directory is not None:

@@ -24,7 +24,7 @@ from coregw.gateway.context import Gateway
 from coregw.gateway.front import serve_front
 from coregw.gateway.heap import limit_collector, limit_heap
 from coregw.gateway.limits.descriptors import fit_descriptors
-from coregw.gateway.limits.machine import check_memory
+from coregw.gateway.limits.machine import Limits, warn_of_memory
 from coregw.gateway.listener import announce, listen_for_clients, run_in_thread, url_of
 from coregw.gateway.logs import log_to_stderr
 from coregw.gateway.management import serve_management
@@ -45,25 +45,25 @@ def run(settings: Settings, on_ready: Callable[[str], None] = announce) -> None:
     """Run a gateway until SIGINT or SIGTERM, then finish the requests in flight, close the store, and return.
 
     Args:
-        settings: The address, the data directory, and all limits, which are taken as they are. The commands lower
-            defaults to fit the memory of the process first (`coregw.gateway.limits.machine.fit_defaults`).
+        settings: The address, the data directory, and what the limits are derived from.
         on_ready: Called with the address when connections are accepted.
 
     Raises:
-        Unavailable: If the address or the store is in use, or the process may open too few files; the message says
-            which and why.
-        InvalidInput: If the data directory contains something else than a store, or a token cannot be sent in a header.
+        Unavailable: If the address or the store is in use, or the process may open too few files or has too
+            little memory; the message says which and why.
+        InvalidInput: If the data directory contains something else than a store, a token cannot be sent in a header, or
+            `memory` does not suffice.
         StoreDamaged: If the store's files are corrupt.
     """
     log_to_stderr(settings)
     warn_of_open_writes(settings)
     limit_heap()
-    check_memory(settings)
-    settings = fit_descriptors(settings)
+    warn_of_memory(settings)
+    limits = fit_descriptors(Limits.of(settings))
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
     write_token = AccessToken.from_environment(WRITE_TOKEN_VARIABLE)
     ready = _after_limiting_collector(on_ready)
-    server = GatewayServer(settings, on_ready=ready, admin_token=admin_token, write_token=write_token)
+    server = GatewayServer(settings, on_ready=ready, admin_token=admin_token, write_token=write_token, limits=limits)
     run_in_thread(server.serve, server.stop)
 
 
@@ -71,7 +71,7 @@ def run_worker(settings: Settings, number: int, descriptor: int) -> None:
     """Run one of several gateways on one store, started by `coregw.gateway.workers`.
 
     Args:
-        settings: The shared address, and this worker's own limits.
+        settings: Those of the whole gateway; this worker has a part of what is limited.
         number: The number of the worker.
         descriptor: The file descriptor of its socket to the store's owner process.
 
@@ -81,8 +81,8 @@ def run_worker(settings: Settings, number: int, descriptor: int) -> None:
     """
     log_to_stderr(settings)
     limit_heap()
-    settings = fit_descriptors(settings)
-    worker = _Worker(settings, number, socket.socket(fileno=descriptor))
+    limits = fit_descriptors(Limits.of(settings))
+    worker = _Worker(settings, limits, number, socket.socket(fileno=descriptor))
     run_in_thread(worker.serve, worker.stop)
 
 
@@ -99,8 +99,9 @@ def _after_limiting_collector(on_ready: Callable[[str], None]) -> Callable[[str]
 class _Worker:
     """One of several gateways on one store."""
 
-    def __init__(self, settings: Settings, number: int, owner: socket.socket) -> None:
+    def __init__(self, settings: Settings, limits: Limits, number: int, owner: socket.socket) -> None:
         self._settings = settings
+        self._limits = limits
         self._number = number
         self._owner = owner
         self._server: GatewayServer | None = None
@@ -114,19 +115,19 @@ class _Worker:
 
     async def serve(self) -> None:
         """Serve until `stop` is called. Raises as `run_worker`."""
-        settings, orphaned = self._settings, asyncio.Event()
+        settings, limits, orphaned = self._settings, self._limits, asyncio.Event()
         async with AsyncExitStack() as stack:
             store: Store
             if settings.is_shared:
                 owner_link = await stack.enter_async_context(await RemoteStore.connect(self._owner, None, orphaned.set))
-                store = await open_settings_store(settings)
+                store = await open_settings_store(settings, limits)
             else:
                 store = owner_link = await open_remote(
                     settings.data,
                     self._owner,
                     name=str(self._number),
-                    cache_bytes=settings.store_cache_bytes,
-                    read_threads=settings.store_threads,
+                    cache_bytes=limits.store_cache_bytes,
+                    read_threads=limits.store_threads,
                     on_lost=orphaned.set,
                 )
             self._server = GatewayServer(
@@ -136,6 +137,7 @@ class _Worker:
                 admin_token=AccessToken.from_environment(TOKEN_VARIABLE),
                 owner=owner_link,
                 write_token=AccessToken.from_environment(WRITE_TOKEN_VARIABLE),
+                limits=limits,
             )
             if self._is_stopped:
                 self._server.stop()
@@ -164,19 +166,25 @@ class GatewayServer:
         admin_token: AccessToken | None = None,
         owner: RemoteStore | None = None,
         write_token: AccessToken | None = None,
+        limits: Limits | None = None,
     ) -> None:
         """Prepare a gateway; nothing is opened yet.
 
         Args:
-            settings: The address and all limits.
+            settings: The address, and what the limits are derived from.
             store: The store to serve, closed at the end; None opens the one that the settings name.
             on_ready: Called with the address when connections are accepted.
             admin_token: The token of the administration routes; without one they do not exist.
             owner: In a worker process, the connection to the process that started it: other workers listen on the same
                 port, and the management is there.
             write_token: The token of the routes that write; without one, anybody may use them.
+            limits: The limits; None derives them from the settings.
+
+        Raises:
+            InvalidInput, Unavailable: As `Limits.of`.
         """
         self._settings = settings
+        self._limits = Limits.of(settings) if limits is None else limits
         self._admin_token = admin_token
         self._write_access = WriteAccess(settings.read_only, write_token)
         self._owner = owner
@@ -191,22 +199,22 @@ class GatewayServer:
 
         Not in the main thread: signals would end the server of the application alone, which takes them.
         """
-        settings = self._settings
+        settings, limits = self._settings, self._limits
         stopping = asyncio.Event()
         self._stopping = asyncio.get_running_loop(), stopping
         if self._is_stopped:
             stopping.set()
-        with closing(listen_for_clients(settings, shared=self._owner is not None)) as listener:
-            engine = await open_engine(settings, self._store)
+        with closing(listen_for_clients(settings, limits.backlog, shared=self._owner is not None)) as listener:
+            engine = await open_engine(settings, limits, self._store)
             try:
-                async with self._observed(engine) as sources, tracing(settings) as traced:
+                async with self._observed(engine) as sources, tracing() as traced:
                     token = self._admin_token if settings.management_host_and_port is None else None
-                    gateway = replace(Gateway.over(engine, settings), write_access=self._write_access)
+                    gateway = replace(Gateway.over(engine, settings, limits), write_access=self._write_access)
                     app = traced(create_app_over(gateway, token))
                     fields = [
                         (name.decode(), value.decode()) for name, value in response_headers(settings.allow_origin)("/")
                     ]
-                    async with serve_front(settings, engine, app, fields, listener) as running:
+                    async with serve_front(gateway, app, fields, listener) as running:
                         sources.append(front_source(running.front, running.reads, gateway))
                         self._announce(listener)
                         until_stopped = asyncio.ensure_future(stopping.wait())
@@ -232,7 +240,7 @@ class GatewayServer:
         else:
             directory = self._settings.data if self._store is None else None  # a store of the caller's may have none
             async with serve_management(
-                self._settings, engine, directory, self._admin_token, self._phase
+                self._settings, self._limits, engine, directory, self._admin_token, self._phase
             ) as management:
                 self._urls = management.urls
                 yield management.sources

@@ -1,29 +1,41 @@
-"""Settings of the gateway: its address and every limit, with defaults; from a file, variables or the caller.
+"""Settings of the gateway: what its operator decides; from a file, variables or the caller.
 
-Sizes are in bytes, times in seconds. Secrets are not settings (`coregw.gateway.access`).
+Sizes are in bytes, times in seconds. All limits follow from them (`coregw.gateway.limits.machine`). Secrets are not
+settings (`coregw.gateway.access`).
 """
 
 from __future__ import annotations
 
 import difflib
 import json
-import math
 import os
 import re
 import tomllib
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
-from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
-from coregw._core import Origins
+import msgspec
+from msgspec import Meta
+from msgspec.inspect import BoolType, FloatType, IntType, LiteralType, Metadata, Type, type_info
+
+from coregw._core import Origins, Proxies
 from coregw.errors import InvalidInput
-from coregw.gateway.limits.peers import LOOPBACK, Proxies
+from coregw.gateway.limits.peers import LOOPBACK
 from coregw.store.addresses import masked
 from coregw.text import without_surrogates
 
-__all__ = ["CONFIG_VARIABLE", "GIB", "GRACE_SECONDS", "KIB", "MIB", "Settings"]
+__all__ = [
+    "CONFIG_VARIABLE",
+    "GIB",
+    "GRACE_SECONDS",
+    "KIB",
+    "MIB",
+    "REMOVED",
+    "Settings",
+    "about_unknown",
+    "shown",
+]
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
@@ -36,139 +48,114 @@ CONFIG_VARIABLE: Final = "COREGW_CONFIG"
 """Names the configuration file: a TOML document whose keys are the names of settings."""
 
 _PREFIX: Final = "COREGW_"
-_DATA: Final = Path("coregw-data")
 _EMBEDDED: Final = "rocksdb"
 _DATABASES: Final = ("postgresql://", "postgres://")
+_NONE: Final = "none"
 _LEAST_SHARED_GRACE_SECONDS: Final = 120
 """Twice what a change of a database's clock may count as (``docs/decisions/0378``)."""
 
-_NUMBER: Final = re.compile(r"\s*([0-9]{1,20})\s*([KMG](?:i?B)?)?\s*", re.IGNORECASE | re.ASCII)
+_SIZE: Final = re.compile(r"\s*([0-9]{1,20})\s*([KMG](?:i?B)?)?\s*", re.IGNORECASE | re.ASCII)
 _UNITS: Final = {"k": KIB, "m": MIB, "g": GIB}
 _DECIMAL_UNITS: Final = {"kb": 10**3, "mb": 10**6, "gb": 10**9}
 _ORIGIN: Final = re.compile(r"none|\*|[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+", re.ASCII)
-_BOOLEANS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
-_LEVELS: Final = ("critical", "error", "warning", "info", "debug")
-_WORDS: Final = {
-    "log_level": _LEVELS,
-    "log_format": ("text", "json"),
-    "tracing": ("none", "otlp"),
+
+_Level = Literal["critical", "error", "warning", "info", "debug"]
+
+_FROM_MEMORY: Final = frozenset(
+    {"batch_answer_bytes", "buffered_bytes", "builds", "cache_bytes", "car_exports", "cars_at_once", "change_bytes"}
+    | {"heavy_requests", "long_queries", "mutation_body_bytes", "payload_streams", "roots_body_bytes"}
+    | {"store_cache_bytes", "unsent_bytes", "verify_body_bytes"}
+)
+_FROM_CONNECTIONS: Final = frozenset({"address_share", "backlog"})
+_FIXED: Final = frozenset(
+    {"body_idle_seconds", "body_seconds", "build_body_bytes", "build_spool_bytes", "car_blocks", "car_bytes"}
+    | {"drain_seconds", "header_bytes", "header_seconds", "held_roots", "json_body_bytes", "keep_alive_seconds"}
+    | {"max_nodes", "min_rate_bytes", "node_budget", "operation_seconds", "payload_bytes", "pipelined_requests"}
+    | {"rate_grace_seconds", "resolve_batch_body_bytes", "store_connections", "store_seconds", "store_threads"}
+    | {"worker_threads", "write_seconds"}
+)
+REMOVED: Final = {
+    **dict.fromkeys(_FROM_MEMORY, "it is derived from memory now"),
+    **dict.fromkeys(_FROM_CONNECTIONS, "it is derived from connections now"),
+    **dict.fromkeys(_FIXED, "it is a constant now"),
+    "store_unsafe": "it is a parameter of the address in store now, as in postgresql://HOST/DATABASE?unsafe=NAME",
+    "tracing": "requests are traced if OTEL_EXPORTER_OTLP_ENDPOINT is set",
 }
-"""The settings that are one of several words."""
+"""The settings that there were once, and what is in their place."""
 
 
-def _about(text: str, least: float = 0, most: float = math.inf) -> dict[str, Any]:
-    """Return the metadata of a setting: its meaning and its bounds, both inclusive."""
-    return {"about": text, "least": least, "most": most}
-
-
-def _setting(default: Any, about: str, *, least: float = 0, most: float = math.inf) -> Any:  # noqa: ANN401 - as `field`
-    """Return a dataclass field with the metadata of a setting."""
-    return field(default=default, metadata=_about(about, least, most))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of a gateway.
 
     Each field is also the environment variable ``COREGW_<FIELD>``, and a key of the configuration file.
 
     Raises:
-        InvalidInput: If a value is out of its bounds; the message names the setting.
+        InvalidInput: If a value is of another type or out of its bounds; the message names the setting.
     """
 
-    data: Path = field(default=_DATA, metadata=_about("Directory of the RocksDB store; created if missing."))
-    store: str = field(
-        default=_EMBEDDED, metadata=_about("The store: rocksdb, in the data directory, or postgresql://..."), repr=False
+    data: Annotated[Path, Meta(description="Directory of the RocksDB store; created if missing.")] = Path("coregw-data")
+    store: Annotated[
+        str,
+        Meta(
+            description="The store: rocksdb, in the data directory, or postgresql://...; there, "
+            "`unsafe=` names risks of losing data that the database may have."
+        ),
+    ] = _EMBEDDED
+    bucket: Annotated[str, Meta(description="Bucket for payload chunks of a PostgreSQL store: s3://..., or none.")] = (
+        _NONE
     )
-    bucket: str = field(
-        default="none",
-        metadata=_about("Bucket for payload chunks of a PostgreSQL store: s3://..., or none."),
-        repr=False,
+    store_bytes: Annotated[
+        int, Meta(ge=0, description="Data in the store beyond which nothing is stored; 0 for no limit.")
+    ] = 0
+    reserve_bytes: Annotated[int, Meta(ge=0, description="Free disk space below which nothing is stored.")] = 128 * MIB
+    gc_seconds: Annotated[float, Meta(ge=0, description="Time between garbage collections; 0 for none.")] = 0.0
+    gc_grace_seconds: Annotated[
+        float, Meta(ge=0, description="How long garbage is kept after it was last stored or confirmed.")
+    ] = GRACE_SECONDS
+    gc_revisions: Annotated[
+        int, Meta(ge=0, description="Revisions of each published name whose roots are kept; 0 for all.")
+    ] = 0
+
+    host: Annotated[str, Meta(description="Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0 picks a free one.")] = 8080
+    hosts: Annotated[
+        str, Meta(description="Names in Host: a list, `*` for any, or `auto`: on loopback, no public names.")
+    ] = "auto"
+    allow_origin: Annotated[
+        str, Meta(description="Origin of the web pages that may send requests: one, `*` for any, or none.")
+    ] = _NONE
+    proxies: Annotated[str, Meta(description="Reverse proxies: addresses without limits per address, or none.")] = (
+        LOOPBACK
     )
-    store_connections: int = _setting(4, "Connections of each process to the database.", least=2, most=100)
-    store_unsafe: str = _setting("none", "Risks of losing data that the database may have: a list, or none.")
-    host: str = _setting("127.0.0.1", "Address to listen on.")
-    port: int = _setting(8080, "Port to listen on; 0 picks a free one.", most=65535)
-    allow_origin: str = _setting("none", "Origin of the web pages that may send requests: one, `*` for any, or none.")
-    hosts: str = _setting("auto", "Names in Host: a list, `*` for any, or `auto`: on loopback, no public names.")
-    proxies: str = _setting(LOOPBACK, "Reverse proxies: addresses without limits per address, or none.")
-    read_only: bool = _setting(default=False, about="Refuse all writes of clients.")
-    workers: int = _setting(1, "Worker processes on one store.", least=1, most=256)
-    management_address: str = _setting("none", "Address for health and administration: host:port, or none.")
-    log_level: str = _setting("info", f"Minimum severity of log lines: {', '.join(_LEVELS)}.")
-    log_format: str = _setting("text", "Form of log lines: text, or json with one object per line.")
-    access_log: bool = _setting(default=False, about="Log each request.")
-    tracing: str = _setting("none", "OpenTelemetry tracing: none, or otlp, configured by `OTEL_` variables.")
+    management_address: Annotated[
+        str, Meta(description="Address for health and administration: host:port, or none.")
+    ] = _NONE
+    read_only: Annotated[bool, Meta(description="Refuse all writes of clients.")] = False
 
-    store_cache_bytes: int = _setting(32 * MIB, "Memory for RocksDB's block cache.", least=MIB)
-    store_threads: int = _setting(4, "Concurrent reads of the store.", least=1, most=256)
-    reserve_bytes: int = _setting(128 * MIB, "Free disk space below which nothing is stored.")
-    store_bytes: int = _setting(0, "Data in the store beyond which nothing is stored; 0 for no limit.")
-    gc_seconds: float = _setting(0.0, "Time between garbage collections; 0 for none.")
-    gc_grace_seconds: float = _setting(GRACE_SECONDS, "How long garbage is kept after it was last stored or confirmed.")
-    gc_revisions: int = _setting(0, "Revisions of each published name whose roots are kept; 0 for all.")
+    memory: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Memory of all processes; 0: a quarter of what they may use, and at least what is needed.",
+        ),
+    ] = 0
+    connections: Annotated[
+        int, Meta(ge=1, le=1 << 20, description="Open connections; beyond it, the longest idle one is closed.")
+    ] = 4096
+    workers: Annotated[int, Meta(ge=1, le=256, description="Worker processes on one store.")] = 1
+    shutdown_seconds: Annotated[int, Meta(ge=0, description="Time for requests in flight to finish on shutdown.")] = 30
 
-    cache_bytes: int = _setting(256 * MIB, "Memory for parsed pages.", least=MIB)
-    held_roots: int = _setting(65_536, "Number of roots remembered as held.", least=1)
-    node_budget: int = _setting(2000, "Tree nodes that a query visits before it moves to a thread.", least=1)
-    worker_threads: int = _setting(4, "Threads for long queries, root creations and mutations.", least=1, most=256)
-    heavy_requests: int = _setting(
-        2,
-        "Root creations, mutations and CARs in memory over 1 MiB at once. As many builds from lines are stored at "
-        "once, and as many trees checked for completeness.",
-        least=1,
+    log_level: Annotated[_Level, Meta(description=f"Minimum severity of log lines: {', '.join(get_args(_Level))}.")] = (
+        "info"
     )
-    long_queries: int = _setting(4, "Concurrent queries and batches of over a millisecond; more wait.", least=1)
-    change_bytes: int = _setting(
-        GIB, "Memory for root creations, imports and mutations in progress; more get 503.", least=MIB
-    )
-    max_nodes: int = _setting(
-        1_000_000, "Tree nodes that a query, or all of a batch, may visit; mutations: 16 times.", least=1
-    )
-    operation_seconds: float = _setting(30.0, "Time limit of a query or mutation.", least=0.001)
-    store_seconds: float = _setting(5.0, "Time limit of the store for a health check.", least=0.001)
-
-    json_body_bytes: int = _setting(MIB, "Largest body of a request that has no other limit here.", least=1)
-    verify_body_bytes: int = _setting(24 * MIB, "Largest body of the verify routes (16 MiB of proof).", least=1)
-    roots_body_bytes: int = _setting(256 * MIB, "Largest body of POST /v1/roots.", least=1)
-    build_body_bytes: int = _setting(16 * GIB, "Largest body of POST /v1/roots as lines of arcs.", least=1)
-    build_spool_bytes: int = _setting(64 * GIB, "Temporary files in the data directory that sort such bodies.", least=1)
-    builds: int = _setting(8, "Concurrent bodies of lines of arcs; more replace stalled ones, or get 503.", least=1)
-    mutation_body_bytes: int = _setting(64 * MIB, "Largest body of POST /v1/roots/{root}/mutations.", least=1)
-    payload_bytes: int = _setting(64 * MIB, "Largest payload of POST /v1/cas.", least=1)
-    car_bytes: int = _setting(4 * GIB, "Largest CAR of POST /v1/car; spooled to the data directory.", least=1)
-    car_blocks: int = _setting(4_000_000, "Blocks in a CAR; each takes 60 bytes of memory.", least=1, most=1 << 31)
-    cars_at_once: int = _setting(2, "Spooled CARs that are checked and stored concurrently; more wait.", least=1)
-    car_exports: int = _setting(16, "Concurrent CAR exports; more replace stalled ones, or get 503.", least=1)
-    payload_streams: int = _setting(64, "Concurrent answers of many payloads or pages; as for CAR exports.", least=1)
-    resolve_batch_body_bytes: int = _setting(8 * MIB, "Largest body of POST /v1/resolve/batch.", least=1)
-    batch_answer_bytes: int = _setting(16 * MIB, "Largest response of POST /v1/resolve/batch.", least=1)
-    buffered_bytes: int = _setting(GIB, "Memory for the bodies of all requests; more get 503.", least=MIB)
-
-    unsent_bytes: int = _setting(128 * MIB, "Memory for responses that clients have not read.", least=MIB)
-
-    connections: int = _setting(4096, "Open connections; beyond it, the longest idle one is closed.", least=1)
-    address_share: int = _setting(50, "Percentage of each limit that one address may use.", least=1, most=100)
-    backlog: int = _setting(4096, "Connections waiting to be accepted.", least=1)
-    header_bytes: int = _setting(32 * KIB, "Largest request head (request line and headers), and trailers.", least=KIB)
-    header_seconds: float = _setting(10.0, "Time for a request head to arrive.", least=0.001)
-    min_rate_bytes: int = _setting(KIB, "Bytes per second that a client has to send of a body, or read of a response.")
-    rate_grace_seconds: float = _setting(10.0, "Time before the minimum rate applies.", least=0.001)
-    body_idle_seconds: float = _setting(20.0, "Idle timeout of a body that was fast enough before.", least=0.001)
-    body_seconds: float = _setting(600.0, "Time for a whole request body to arrive.", least=0.001)
-    drain_seconds: float = _setting(30.0, "Time to discard the rest of a rejected body.", least=0.0)
-    write_seconds: float = _setting(60.0, "Idle timeout of a client that read fast enough before.", least=0.001)
-    keep_alive_seconds: int = _setting(30, "Idle timeout of a connection between requests.", least=1)
-    shutdown_seconds: int = _setting(30, "Time for requests in flight to finish on shutdown.", least=0)
+    log_format: Annotated[
+        Literal["text", "json"], Meta(description="Form of log lines: text, or json with one object per line.")
+    ] = "text"
+    access_log: Annotated[bool, Meta(description="Log each request.")] = False
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if isinstance(value, int | float) and not item.metadata["least"] <= value <= item.metadata["most"]:
-                raise InvalidInput(f"setting {item.name} is {value}, expected {_bounds(item)}")
-        for name, words in _WORDS.items():
-            if getattr(self, name) not in words:
-                raise InvalidInput(f"setting {name} is {getattr(self, name)!r}, expected one of {', '.join(words)}")
+        for name, kind in _kinds().items():
+            _convert(f"setting {name}", getattr(self, name), kind, strict=True)
         if _ORIGIN.fullmatch(self.allow_origin) is None:
             example = "an origin such as https://example.org, * or none"
             raise InvalidInput(f"setting allow_origin is {self.allow_origin!r}, expected {example}")
@@ -181,9 +168,9 @@ class Settings:
         """Raise `InvalidInput` if it names no kind of store, or a bucket has none. Addresses may hold passwords."""
         if self.store != _EMBEDDED and not self.store.startswith(_DATABASES):
             raise InvalidInput("setting store is neither rocksdb nor an address that begins with postgresql://")
-        if self.bucket != "none" and not self.bucket.startswith("s3://"):
+        if self.bucket != _NONE and not self.bucket.startswith("s3://"):
             raise InvalidInput("setting bucket is neither none nor an address that begins with s3://")
-        if self.bucket != "none" and not self.is_shared:
+        if self.bucket != _NONE and not self.is_shared:
             raise InvalidInput("setting bucket needs a store in PostgreSQL; RocksDB keeps chunks in its directory")
         if self.is_shared and self.gc_grace_seconds < _LEAST_SHARED_GRACE_SECONDS:
             raise InvalidInput(
@@ -191,6 +178,9 @@ class Settings:
                 f"{_LEAST_SHARED_GRACE_SECONDS} with a store in PostgreSQL: if the database's clock is set, up to a "
                 "minute passes at once"
             )
+
+    def __repr__(self) -> str:  # a generated one would show the passwords in addresses
+        return f"Settings({', '.join(f'{name}={self.toml(name)}' for name in self.__struct_fields__)})"
 
     @property
     def is_shared(self) -> bool:
@@ -204,7 +194,7 @@ class Settings:
         Raises:
             InvalidInput: If it is neither ``host:port`` nor ``none``.
         """
-        if self.management_address == "none":
+        if self.management_address == _NONE:
             return None
         host, colon, port = self.management_address.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
@@ -212,10 +202,6 @@ class Settings:
             given = repr(self.management_address)
             raise InvalidInput(f"setting management_address is {given}, expected host:port or none")
         return host, int(port)
-
-    def share_of_address(self, limit: int) -> int:
-        """Return how much of a limit one address may use; at least 1."""
-        return max(1, limit * self.address_share // 100)
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, *, strict: bool = True, **overrides: Any) -> Self:  # noqa: ANN401 - checked below
@@ -246,24 +232,23 @@ class Settings:
         """Return the settings that are not left at their defaults: (value, where it is from) by field name.
 
         An override takes precedence over a variable, and that over the configuration file. The arguments and the errors
-        are those of `load`; bounds are not checked.
+        are those of `load`; what settings require of each other is not checked.
         """
         source = os.environ if environ is None else environ
         path = source.get(CONFIG_VARIABLE)
-        in_file = _read_config(path, {item.name for item in fields(cls)}, strict) if path else {}
+        in_file = _read_config(path, strict) if path else {}
         found: dict[str, tuple[Any, str]] = {}
-        for item in fields(cls):
-            variable = _PREFIX + item.name.upper()
-            kind = type(item.default)
-            override = overrides.pop(item.name, None)
+        for name, kind in _kinds().items():
+            variable = _PREFIX + name.upper()
+            override = overrides.pop(name, None)
             if override is not None:
-                found[item.name] = _parse(item.name, override, kind), "option"
+                found[name] = _convert(name, override, kind), "option"
             elif source.get(variable):
-                found[item.name] = _parse(variable, source[variable], kind), variable
-            elif item.name in in_file:
-                found[item.name] = _parse(f"{path}: {item.name}", in_file[item.name], kind), f"{path}"
-        if overrides:
-            raise InvalidInput(f"unknown setting: {', '.join(sorted(overrides))}")
+                found[name] = _convert(variable, source[variable], kind), variable
+            elif name in in_file:
+                found[name] = _convert(f"{path}: {name}", in_file[name], kind), f"{path}"
+        for name in sorted(overrides):
+            raise InvalidInput(f"unknown setting {name!r}{about_unknown(name)}")
         return found
 
     @property
@@ -271,46 +256,49 @@ class Settings:
         """How exactly the store remembers when pages were put: an eighth of the grace period, 1 to 300 seconds."""
         return min(300.0, max(1.0, self.gc_grace_seconds / 8))
 
-    @property
-    def build_run_bytes(self) -> int:
-        """Memory of one run of arcs that are sorted: a small part of the memory for bodies, and 4 MiB at most."""
-        return min(4 * MIB, max(64 * KIB, self.buffered_bytes // 32))
-
-    @property
-    def hot_buffered_bytes(self) -> int:
-        """Memory for bodies that the front reads: a quarter of that for all others, and enough for one of any route."""
-        largest = max(self.json_body_bytes, self.verify_body_bytes, self.resolve_batch_body_bytes)
-        return max(self.buffered_bytes // 4, min(largest, self.buffered_bytes))
-
-    @property
-    def payload_cache_bytes(self) -> int:
-        """Memory for small payloads, beside that for parsed pages."""
-        return self.cache_bytes // 8
-
     def environ(self) -> dict[str, str]:
         """Return the variables from which `load` restores these settings in another process."""
-        return {_PREFIX + item.name.upper(): str(getattr(self, item.name)) for item in fields(self)}
+        return {_PREFIX + name.upper(): str(getattr(self, name)) for name in self.__struct_fields__}
 
     def toml(self, name: str) -> str:
         """Return the value of a setting as in the configuration file, without passwords."""
         value = getattr(self, name)
         if isinstance(value, bool):
             return str(value).lower()
-        shown = without_surrogates(_shown(name, value))
-        return shown if shown == str(value) and isinstance(value, int | float) else json.dumps(masked(shown))
+        text = without_surrogates(shown(name, value))
+        return text if text == str(value) and isinstance(value, int | float) else json.dumps(masked(text))
 
     @classmethod
     def describe(cls) -> list[tuple[str, str, str]]:
         """Return (environment variable, default, meaning) of every setting, for help texts and documentation."""
-        return [(_PREFIX + f.name.upper(), _shown(f.name, f.default), f.metadata["about"]) for f in fields(cls)]
+        return [
+            (_PREFIX + each.name.upper(), shown(each.name, each.default), _about(each.type))
+            for each in msgspec.structs.fields(cls)
+        ]
 
 
-def _read_config(path: str, known: AbstractSet[str], strict: bool) -> dict[str, object]:
+def about_unknown(name: str) -> str:
+    """Return the end of a message about a name that is no setting: what there is in its place, if anything is."""
+    if name in REMOVED:
+        return f"; {REMOVED[name]}"
+    similar = difflib.get_close_matches(name, Settings.__struct_fields__, n=1)
+    return f"; did you mean {similar[0]}?" if similar else ""
+
+
+def _kinds() -> dict[str, Any]:
+    """Return the types of all settings with their bounds, by name."""
+    return {each.name: each.type for each in msgspec.structs.fields(Settings)}
+
+
+def _about(kind: Any) -> str:  # noqa: ANN401 - an annotated type
+    return next(str(each.description) for each in get_args(kind) if isinstance(each, Meta))
+
+
+def _read_config(path: str, strict: bool) -> dict[str, object]:
     """Return the settings of a configuration file by name.
 
     Raises:
-        InvalidInput: If it cannot be read, is not TOML, or has a setting that is unknown, or is not text, a number or
-            a boolean; the message names the file.
+        InvalidInput: If it cannot be read, is not TOML, or has a setting that is unknown; the message names the file.
     """
     try:
         with Path(path).open("rb") as file:
@@ -319,53 +307,66 @@ def _read_config(path: str, known: AbstractSet[str], strict: bool) -> dict[str, 
         raise InvalidInput(f"{path}: configuration file was not read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # also an integer of thousands of digits
         raise InvalidInput(f"{path}: configuration file is not TOML: {error}") from None
-    for name, value in document.items():
-        if strict and name not in known:
-            similar = difflib.get_close_matches(name, known, n=1)
-            raise InvalidInput(
-                f"{path}: unknown setting {name!r}" + (f"; did you mean {similar[0]}?" if similar else "")
-            )
-        if name in known and not isinstance(value, str | int | float):
-            raise InvalidInput(f"{path}: {name} is neither text, a number nor a boolean")
+    for name in document:
+        if strict and name not in Settings.__struct_fields__:
+            raise InvalidInput(f"{path}: unknown setting {name!r}{about_unknown(name)}")
     return document
 
 
-def _parse(name: str, value: Any, kind: type) -> Any:  # noqa: ANN401 - one parser for all kinds
-    """Convert `value` to `kind` (Path, str, bool, int or float)."""
-    if not isinstance(value, str):
-        value = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
-    if issubclass(kind, Path):
-        return Path(value)
-    if kind is str:
-        return value
-    if kind is bool:
-        if value.lower() not in _BOOLEANS:
-            raise InvalidInput(f"{name} is {value!r}, expected true or false")
-        return _BOOLEANS[value.lower()]
-    if kind is float:
-        try:
-            return float(value)
-        except ValueError:
-            raise InvalidInput(f"{name} is {value!r}, expected a number of seconds") from None
-    match = _NUMBER.fullmatch(value)
-    is_size = name.lower().endswith("_bytes")
-    if match is None or (match[2] and not is_size):
-        units = ", optionally with KiB, MiB or GiB" if is_size else ""
-        raise InvalidInput(f"{name} is {value!r:.100}, expected a non-negative integer{units}")
+def _convert(label: str, value: Any, kind: Any, *, strict: bool = False) -> Any:  # noqa: ANN401 - for all types
+    """Return a value as the type of a setting; unless `strict`, text is parsed.
+
+    Raises:
+        InvalidInput: If it is none, or out of bounds; the message begins with the label.
+    """
+    if not strict and _is_size(label) and isinstance(value, str):
+        value = _bytes_of(value)
+    try:
+        return msgspec.convert(value, kind, strict=strict, dec_hook=_path_of)
+    except msgspec.ValidationError:
+        raise InvalidInput(f"{label} is {value!r:.100}, expected {_expected(label, type_info(kind))}") from None
+
+
+def _path_of(kind: type, value: object) -> object:
+    """Convert text to a path, for msgspec, which has no conversion of its own. Raises TypeError for what is no text."""
+    return kind(value)
+
+
+def _bytes_of(text: str) -> int | str:
+    """Return a size with or without a unit in bytes, or the text if it is none."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        return text
     unit = (match[2] or "").lower()
     return int(match[1]) * (_DECIMAL_UNITS.get(unit) or _UNITS.get(unit[:1], 1))
 
 
-def _bounds(item: Field[Any]) -> str:
+def _expected(label: str, kind: Type) -> str:
     """Return the values that a setting may have, for a person."""
-    least, most = (_shown(item.name, item.metadata[each]) for each in ("least", "most"))
-    return f"at least {least}" if most == str(math.inf) else f"{least} to {most}"
+    if isinstance(kind, Metadata):  # a description is around it
+        kind = kind.type
+    match kind:
+        case LiteralType():
+            return f"one of {', '.join(map(str, kind.values))}"
+        case BoolType():
+            return "true or false"
+        case IntType() | FloatType():
+            what = "a number of seconds" if isinstance(kind, FloatType) else "an integer"
+            bounds = f"at least {kind.ge}" if kind.le is None else f"{kind.ge} to {kind.le}"
+            return f"{what}, {bounds}" + (", optionally with KiB, MiB or GiB" if _is_size(label) else "")
+        case _:
+            return "text"
 
 
-def _shown(name: str, default: object) -> str:
+def _is_size(name: str) -> bool:
+    """Whether a setting, or the variable of one, is a number of bytes."""
+    return name.lower().endswith(("_bytes", "memory"))
+
+
+def shown(name: str, value: object) -> str:
     """Return a value for a person."""
-    if isinstance(default, int) and default and name.endswith("_bytes"):
+    if isinstance(value, int) and value and _is_size(name):
         for unit, word in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
-            if default % unit == 0:
-                return f"{default // unit}{word}"
-    return str(default)
+            if value % unit == 0:
+                return f"{value // unit}{word}"
+    return str(value)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from coregw.errors import InvalidInput, Unavailable
+from coregw.errors import Unavailable
+from coregw.gateway.limits.machine import Limits
 from coregw.gateway.settings import Settings
 from coregw.store.addresses import masked
 from coregw.store.collection import CollectableStore
@@ -11,11 +12,12 @@ from coregw.store.rocksdb import RocksStore, open_store
 __all__ = ["location_of", "open_embedded", "open_settings_store", "open_shared", "shared_variables"]
 
 
-async def open_settings_store(settings: Settings, processes: int = 1) -> CollectableStore:
+async def open_settings_store(settings: Settings, limits: Limits, processes: int = 1) -> CollectableStore:
     """Open the store of a gateway.
 
     Args:
         settings: The settings.
+        limits: Those of this process.
         processes: How many processes will open it, if it is shared.
 
     Raises:
@@ -23,18 +25,18 @@ async def open_settings_store(settings: Settings, processes: int = 1) -> Collect
         Unavailable: If the store is in use or does not answer, or its database is not fit for a store.
         StoreDamaged: If the store's files are corrupt.
     """
-    return await (open_shared(settings, processes) if settings.is_shared else open_embedded(settings))
+    return await (open_shared(settings, processes) if settings.is_shared else open_embedded(settings, limits))
 
 
-async def open_embedded(settings: Settings) -> RocksStore:
+async def open_embedded(settings: Settings, limits: Limits) -> RocksStore:
     """Open the RocksDB store in the data directory. Raises as `open_settings_store`."""
     return await open_store(
         settings.data,
-        cache_bytes=settings.store_cache_bytes,
+        cache_bytes=limits.store_cache_bytes,
         reserve_bytes=settings.reserve_bytes,
         quota_bytes=settings.store_bytes,
         slice_seconds=settings.gc_slice_seconds,
-        read_threads=settings.store_threads,
+        read_threads=limits.store_threads,
         read_only_if_needed=True,
     )
 
@@ -45,24 +47,17 @@ async def open_shared(settings: Settings, processes: int, *, adopt: bool = False
     The data directory then holds temporary files and the control socket's name; each gateway of a machine has its own.
     """
     from coregw.store.postgres import open_store as open_database  # noqa: PLC0415 - needs an extra of its own
-    from coregw.store.postgres.checks import parse_unsafe  # noqa: PLC0415
 
     try:
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise Unavailable(f"the data directory {settings.data} cannot be created: {error.strerror}") from None
-    try:
-        unsafe = parse_unsafe(settings.store_unsafe)
-    except InvalidInput as error:
-        raise InvalidInput(f"setting store_unsafe: {error}") from None
     return await open_database(
         settings.store,
         bucket=None if settings.bucket == "none" else settings.bucket,
-        connections=settings.store_connections,
         processes=processes,
         quota_bytes=settings.store_bytes or None,
         slice_seconds=settings.gc_slice_seconds,
-        unsafe=unsafe,
         adopt=adopt,
     )
 
@@ -71,7 +66,7 @@ def shared_variables(settings: Settings) -> dict[str, str]:
     """Return the environment variables that name the same store to another process; none if it is not shared."""
     if not settings.is_shared:
         return {}
-    names = ("store", "bucket", "store_unsafe")
+    names = ("store", "bucket")
     return {f"COREGW_{name.upper()}": str(getattr(settings, name)) for name in names}
 
 

@@ -1,7 +1,8 @@
 """OpenTelemetry tracing: one span for each request, sent by OTLP. Off unless configured; then it costs nothing.
 
-The exporter is configured by OpenTelemetry's own variables (``OTEL_EXPORTER_OTLP_ENDPOINT``, ``OTEL_SERVICE_NAME``,
-``OTEL_TRACES_SAMPLER``). A span has the route template, never a path, a header or a byte of a body.
+It is on if ``OTEL_EXPORTER_OTLP_ENDPOINT`` is set; OpenTelemetry's other variables apply as well
+(``OTEL_SERVICE_NAME``, ``OTEL_TRACES_SAMPLER``). A span has the route template, never a path, a header or a byte of a
+body.
 """
 
 from __future__ import annotations
@@ -16,22 +17,27 @@ from litestar.enums import ScopeType
 
 from coregw import __version__
 from coregw.extras import missing_extra
-from coregw.gateway.settings import Settings
 
 if TYPE_CHECKING:
     from litestar.types import ASGIApp, Message, Receive, Scope, Send
     from opentelemetry.trace import Tracer
 
-__all__ = ["tracing"]
+__all__ = ["is_traced", "tracing"]
 
 Wrap = Callable[["ASGIApp"], "ASGIApp"]
 
 _SERVICE: Final = "coregw"
+_ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _CARRIED: Final = frozenset({b"traceparent", b"tracestate"})
 
 
+def is_traced() -> bool:
+    """Whether requests are traced in this process."""
+    return bool(os.environ.get(_ENDPOINT))
+
+
 @asynccontextmanager
-async def tracing(settings: Settings) -> AsyncIterator[Wrap]:
+async def tracing() -> AsyncIterator[Wrap]:
     """Yield a function that adds tracing to an application, or returns it as it is if tracing is off.
 
     At the end, the spans that have not been sent are sent, for a limited time.
@@ -39,7 +45,7 @@ async def tracing(settings: Settings) -> AsyncIterator[Wrap]:
     Raises:
         MissingExtraError: If tracing is on and the extra ``otel`` is not installed.
     """
-    if settings.tracing == "none":
+    if not is_traced():
         yield lambda app: app
         return
     try:

@@ -18,13 +18,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from coregw.errors import CoregwError, InvalidInput, Unavailable
+import msgspec
+
+from coregw.errors import CoregwError, Unavailable
 from coregw.gateway.access import AccessToken, warn_of_open_writes
 from coregw.gateway.app import open_engine
 from coregw.gateway.collectors import WorkerReports
 from coregw.gateway.heap import limit_collector, limit_heap
 from coregw.gateway.limits.descriptors import fit_descriptors
-from coregw.gateway.limits.machine import check_memory
+from coregw.gateway.limits.machine import Limits, memory_of, warn_of_memory
 from coregw.gateway.listener import announce, reserve, run_in_thread, url_of
 from coregw.gateway.logs import log_to_stderr
 from coregw.gateway.management import serve_management
@@ -36,7 +38,7 @@ from coregw.store.rocksdb import RocksStore
 from coregw.store.workers import share_store
 from coregw.telemetry import RepeatedFailure
 
-__all__ = ["run", "worker_settings"]
+__all__ = ["run"]
 
 logger = logging.getLogger("coregw.workers")
 
@@ -60,55 +62,26 @@ def run(settings: Settings, command: Sequence[str], on_ready: Callable[[str], No
     """Run ``settings.workers`` processes on one store until SIGINT or SIGTERM, then shut them down and return.
 
     Args:
-        settings: Limits on memory and connections apply to all workers together.
+        settings: Memory and connections are for all workers together.
         command: The command of a worker. Its number and the file descriptor of its socket are appended, and ``COREGW_``
             variables hold its settings. It writes a line to stdout when it accepts connections.
         on_ready: Called with the address when every worker accepts connections.
 
     Raises:
         Unavailable: If the address or the store is in use, or a worker exits before all have started.
-        InvalidInput: If the data directory contains something else than a store, or the limits cannot be divided.
+        InvalidInput: If the data directory contains something else than a store, or `memory` does not suffice.
         StoreDamaged: If the store's files are corrupt.
     """
     log_to_stderr(settings)
     warn_of_open_writes(settings)
     limit_heap()
-    check_memory(settings)
-    fit_descriptors(replace(settings, connections=1))  # each worker fits its own connections
+    warn_of_memory(settings)
+    settings = msgspec.structs.replace(settings, memory=memory_of(settings))  # all derive theirs from the same
+    limits = Limits.of(settings)
+    fit_descriptors(replace(limits, connections=1, backlog=1))  # each worker fits its own connections
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
     owner = _Owner()
-    run_in_thread(lambda: owner.run(settings, command, on_ready, admin_token), owner.stop)
-
-
-def worker_settings(settings: Settings) -> Settings:
-    """Return the settings of one of ``settings.workers`` workers: its share of what is limited for all together.
-
-    Raises:
-        InvalidInput: If a worker's share of memory for request bodies is smaller than the largest body.
-    """
-    count = settings.workers
-    largest = max(settings.roots_body_bytes, settings.mutation_body_bytes)
-    if settings.buffered_bytes // count < largest:
-        raise InvalidInput(
-            f"{count} workers share {settings.buffered_bytes:,} bytes for request bodies, and one body may have "
-            f"{largest:,}; set buffered_bytes to at least {count * largest:,}, or lower the limits on bodies"
-        )
-    return replace(
-        settings,
-        store_cache_bytes=max(1 << 20, settings.store_cache_bytes // (count + 1)),
-        cache_bytes=max(1 << 20, settings.cache_bytes // count),
-        buffered_bytes=settings.buffered_bytes // count,
-        change_bytes=max(1 << 20, settings.change_bytes // count),
-        unsent_bytes=max(1 << 20, settings.unsent_bytes // count),
-        connections=-(-settings.connections // count),
-        heavy_requests=-(-settings.heavy_requests // count),
-        cars_at_once=-(-settings.cars_at_once // count),
-        builds=-(-settings.builds // count),
-        build_spool_bytes=max(1, settings.build_spool_bytes // count),
-        car_exports=-(-settings.car_exports // count),
-        payload_streams=-(-settings.payload_streams // count),
-        long_queries=-(-settings.long_queries // count),
-    )
+    run_in_thread(lambda: owner.run(settings, limits, command, on_ready, admin_token), owner.stop)
 
 
 class _Owner:
@@ -129,20 +102,22 @@ class _Owner:
     async def run(
         self,
         settings: Settings,
+        limits: Limits,
         command: Sequence[str],
         on_ready: Callable[[str], None],
         admin_token: AccessToken | None,
     ) -> None:
         """Run the workers until `stop` is called. Raises as the function `run`."""
         with reserve(settings) as address:
-            own = worker_settings(replace(settings, port=address.getsockname()[1]))
-            store = await open_settings_store(
-                replace(settings, store_cache_bytes=own.store_cache_bytes), settings.workers + 1
-            )
-            engine = await open_engine(replace(own, cache_bytes=_ENGINE_CACHE_BYTES, worker_threads=1), store)
+            of_workers = msgspec.structs.replace(settings, port=address.getsockname()[1])
+            store = await open_settings_store(settings, limits, settings.workers + 1)
+            own = replace(limits, cache_bytes=_ENGINE_CACHE_BYTES, worker_threads=1)
+            engine = await open_engine(settings, own, store)
             try:
-                workers = _Workers(own, command, store, settings.workers)
-                async with serve_management(settings, engine, settings.data, admin_token, workers.phase) as management:
+                workers = _Workers(of_workers, command, store)
+                async with serve_management(
+                    settings, own, engine, settings.data, admin_token, workers.phase
+                ) as management:
                     workers.reports = management.workers
                     limit_collector()
 
@@ -162,11 +137,11 @@ class _Owner:
 class _Workers:
     """The worker processes, and what happens when one exits."""
 
-    def __init__(self, settings: Settings, command: Sequence[str], store: Store, count: int) -> None:
+    def __init__(self, settings: Settings, command: Sequence[str], store: Store) -> None:
         self._settings = settings
         self._command = command
         self._store = store
-        self._count = count
+        self._count = settings.workers
         self._stopping = asyncio.Event()
         self._ready: set[int] = set()
         self._running: set[int] = set()

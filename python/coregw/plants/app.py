@@ -82,7 +82,7 @@ def run(data: Path, host: str, port: int, on_ready: Callable[[str], None], *, lo
             raise
 
     app = create_app(opened, AccessToken.from_environment(TOKEN_VARIABLE))
-    with listen(Settings(host=host, port=port)) as listener:
+    with listen(Settings(host=host, port=port), _CONNECTIONS) as listener:
         url = url_of(listener)
         app.on_startup.append(lambda: on_ready(url))
         config = uvicorn.Config(

@@ -2,11 +2,13 @@
 //!
 //! `cargo bench -p coregw-front -- [KEYS] [WORD…]`: rows whose names contain one of the words, or all. Each server and the
 //! clients run on threads of their own, and only the server's time counts. All rows are measured in turn, in rounds; the
-//! minimum counts. The bars are ratios; the last column says whether a row is above its bar.
+//! minimum counts. The bars are ratios; the last column says whether a row is above its bar. `cargo bench -p coregw-front --
+//! constant` serves the constant alone, for measurements from outside, and prints its process and address.
 
 use std::convert::Infallible;
 use std::fs;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -20,6 +22,7 @@ use coregw_front::driver::{Driver, DriverLimits};
 use coregw_front::gateway::{Gateway, GatewayParts};
 use coregw_front::hot::BodyLimits;
 use coregw_front::peers::{LOOPBACK, Proxies};
+use coregw_front::proxy::{Application, Upstream};
 use coregw_front::reads::Reads;
 use coregw_front::server::{Answer, Listener, Server, Service};
 use coregw_front::tls::Tls;
@@ -69,7 +72,7 @@ impl Service for Constant {
     }
 }
 
-fn gateway(cache: &Arc<PageCache>) -> Gateway<Constant> {
+fn gateway(cache: &Arc<PageCache>) -> Gateway<Application> {
     let reads = Reads::new(Arc::clone(cache), false);
     let store = Arc::clone(&reads);
     thread::spawn(move || {
@@ -96,7 +99,8 @@ fn gateway(cache: &Arc<PageCache>) -> Gateway<Constant> {
         is_traced: false,
         for_each: |count, work| (0..count).for_each(work),
     };
-    Gateway::new(parts, Constant)
+    let nowhere = Upstream::new(PathBuf::from("/nonexistent"), LONG);
+    Gateway::new(parts, Application::new(nowhere, codes(), Vec::new()))
 }
 
 async fn serve_bare(listener: TcpListener, cache: Option<Arc<PageCache>>) {
@@ -167,9 +171,9 @@ fn start(what: What, cache: Arc<PageCache>, tls: &Arc<Tls>) -> Running {
     let note = move || started.lock().unwrap_or_else(PoisonError::into_inner).push(this_thread());
     let run = move || {
         let runtime = match what {
-            What::FrontHotOfTwoThreads => {
-                build(Builder::new_multi_thread().worker_threads(2).thread_name("front").on_thread_start(note))
-            }
+            // As it is in a gateway.
+            What::FrontHot => build(of_threads(1).on_thread_start(note)),
+            What::FrontHotOfTwoThreads => build(of_threads(2).on_thread_start(note)),
             _ => {
                 note();
                 build(&mut Builder::new_current_thread())
@@ -197,6 +201,12 @@ fn start(what: What, cache: Arc<PageCache>, tls: &Arc<Tls>) -> Running {
     thread::Builder::new().name(format!("{what:?}")).spawn(run).expect("a thread");
     let (clear, tls) = told.recv().expect("a server");
     Running { what, clear, tls, threads }
+}
+
+fn of_threads(count: usize) -> Builder {
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(count).thread_name("front");
+    builder
 }
 
 fn build(builder: &mut Builder) -> Runtime {
@@ -402,8 +412,20 @@ fn tls() -> (Arc<Tls>, ClientConfig) {
     (tls, config)
 }
 
+/// Serves the constant until the process is ended.
+fn serve_constant() {
+    build(&mut Builder::new_current_thread()).block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        println!("{} http://{}", std::process::id(), listener.local_addr().expect("an address"));
+        serve_bare(listener, None).await;
+    });
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    if arguments == ["constant"] {
+        serve_constant();
+    }
     let keys = arguments.iter().find_map(|argument| argument.parse().ok()).unwrap_or(1_000_000);
     let words: Vec<&String> = arguments.iter().filter(|argument| argument.parse::<u64>().is_err()).collect();
     let (cache, root, paths) = tree(keys);

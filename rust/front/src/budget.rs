@@ -67,6 +67,11 @@ impl<B: Body> Arriving<B> {
 }
 
 impl<B> Arriving<B> {
+    /// Whether what has arrived cannot be understood.
+    pub(crate) fn is_malformed(&self) -> bool {
+        self.connection.fault(u64::MAX).is_some()
+    }
+
     /// Tells the connection whether, and since when, this body waits for its client.
     fn note(&mut self, since: Option<Instant>) {
         if let Some(since) = since {

@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH, IF_RANGE,
     RANGE,
@@ -28,6 +30,9 @@ pub(crate) const IMMUTABLE: HeaderValue = HeaderValue::from_static("public, max-
 const CHUNK_BYTES: u64 = 1 << 20;
 /// Chunks that are read at once for all clients.
 const MAX_CHUNK_READS: usize = 16;
+/// If clients have not read this much of chunks, less is read for each: what waits for slow ones stays in the store.
+const MANY_UNREAD_BYTES: usize = 32 << 20;
+const PIECE_BYTES: u64 = 256 << 10;
 
 /// The values of a field, joined with commas.
 pub(crate) fn field<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Cow<'a, [u8]>> {
@@ -88,7 +93,26 @@ pub(crate) fn field_value(text: &str) -> Result<HeaderValue, Problem> {
 pub(crate) struct Sender {
     pub(crate) driver: Arc<Driver>,
     small: Cache<Multihash, SmallPayload, ByBytes>,
-    chunk_reads: Arc<Semaphore>,
+    chunks: Arc<Chunks>,
+}
+
+/// Reads of chunks, and what clients have not read of them.
+struct Chunks {
+    driver: Arc<Driver>,
+    turns: Semaphore,
+    unread: AtomicUsize,
+}
+
+/// A chunk that is counted until it is sent.
+struct Unread {
+    bytes: Bytes,
+    _count: UnreadCount,
+}
+
+/// Bytes that are read, or were and are not sent.
+struct UnreadCount {
+    chunks: Arc<Chunks>,
+    size: usize,
 }
 
 /// A small payload, held as of a generation of the cache of pages.
@@ -111,7 +135,9 @@ impl Sender {
     /// A sender that keeps small payloads of at most `cache_bytes`.
     pub(crate) fn new(driver: Arc<Driver>, cache_bytes: u64) -> Self {
         let small = Cache::with_weighter(1024, cache_bytes, ByBytes);
-        Self { driver, small, chunk_reads: Arc::new(Semaphore::new(MAX_CHUNK_READS)) }
+        let (turns, unread) = (Semaphore::new(MAX_CHUNK_READS), AtomicUsize::new(0));
+        let chunks = Arc::new(Chunks { driver: Arc::clone(&driver), turns, unread });
+        Self { driver, small, chunks }
     }
 
     /// Finds a payload; None if it is not held.
@@ -179,42 +205,70 @@ impl Sender {
         Ok(response)
     }
 
-    /// A part of what is named: at once if it fits in a chunk, else chunk by chunk as the client reads it.
+    /// A part of what is named: at once if it fits in a chunk and few are unread, else bit by bit as the client reads it.
     async fn read(&self, content: Content, range: Range<u64>) -> Result<Answer, Problem> {
         let (name, range) = match content {
             Content::Bytes(bytes) => return Ok(Answer::from(bytes.slice(range.start as usize..range.end as usize))),
             Content::Payload(name, _) => (name, range),
         };
-        if range.end - range.start <= CHUNK_BYTES {
-            return read_chunk(&self.driver, &self.chunk_reads, name, range).await.map(Answer::from);
+        let is_one_chunk = range.end - range.start <= CHUNK_BYTES;
+        let first = if is_one_chunk { self.chunks.read(&name, &range).await? } else { Bytes::new() };
+        let start = range.start + first.len() as u64;
+        if start == range.end {
+            return Ok(Answer::from(first));
         }
-        let state = (Arc::clone(&self.driver), Arc::clone(&self.chunk_reads), name, range);
-        let chunks = futures_util::stream::unfold(state, |(driver, reads, name, range)| async move {
+        let state = (Arc::clone(&self.chunks), name, start..range.end);
+        let rest = futures_util::stream::unfold(state, |(chunks, name, range)| async move {
             if range.is_empty() {
                 return None;
             }
-            let end = range.end.min((range.start / CHUNK_BYTES + 1) * CHUNK_BYTES);
-            let chunk = read_chunk(&driver, &reads, name.clone(), range.start..end).await;
             // After a failure, the connection is closed before the body is complete.
-            let (frame, start) = match chunk {
-                Ok(bytes) => (Ok(Frame::data(bytes)), end),
-                Err(problem) => (Err(problem.logged.unwrap_or(problem.message).into()), range.end),
+            let (start, frame) = match chunks.read(&name, &range).await {
+                Ok(bytes) => (range.start + bytes.len() as u64, Ok(Frame::data(bytes))),
+                Err(problem) => (range.end, Err(problem.logged.unwrap_or(problem.message).into())),
             };
-            Some((frame, (driver, reads, name, start..range.end)))
+            Some((frame, (chunks, name, start..range.end)))
         });
-        Ok(Answer::Parts(StreamBody::new(chunks).boxed_unsync()))
+        let first = futures_util::stream::once(async { Ok(Frame::data(first)) });
+        Ok(Answer::Parts(StreamBody::new(first.chain(rest)).boxed_unsync()))
     }
 }
 
-async fn read_chunk(driver: &Driver, reads: &Semaphore, name: Multihash, range: Range<u64>) -> Result<Bytes, Problem> {
-    let reading = async {
-        let _turn = reads.acquire().await.map_err(|_| Problem::internal())?;
-        let length = range.end - range.start;
-        let bytes = driver.reads.chunk(name, range).found().await.map_err(Problem::of_failure)?;
-        if bytes.len() as u64 != length {
-            return Err(Problem::failed("a part of a payload has the wrong size".to_owned()));
-        }
-        Ok(bytes)
-    };
-    driver.in_time(reading).await
+impl Chunks {
+    /// Reads the start of a part of a payload, as much as may be read at once.
+    async fn read(self: &Arc<Self>, name: &[u8], range: &Range<u64>) -> Result<Bytes, Problem> {
+        let reading = async {
+            let _turn = self.turns.acquire().await.map_err(|_| Problem::internal())?;
+            let is_much = self.unread.load(Ordering::Relaxed) >= MANY_UNREAD_BYTES;
+            let most = if is_much { PIECE_BYTES } else { CHUNK_BYTES };
+            let range = range.start..range.end.min((range.start / most + 1) * most);
+            let length = (range.end - range.start) as usize;
+            let count = UnreadCount::new(self, length);
+            let bytes = self.driver.reads.chunk(name.to_vec(), range).found().await.map_err(Problem::of_failure)?;
+            if bytes.len() != length {
+                return Err(Problem::failed("a part of a payload has the wrong size".to_owned()));
+            }
+            Ok(Bytes::from_owner(Unread { bytes, _count: count }))
+        };
+        self.driver.in_time(reading).await
+    }
+}
+
+impl UnreadCount {
+    fn new(chunks: &Arc<Chunks>, size: usize) -> Self {
+        chunks.unread.fetch_add(size, Ordering::Relaxed);
+        UnreadCount { chunks: Arc::clone(chunks), size }
+    }
+}
+
+impl AsRef<[u8]> for Unread {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for UnreadCount {
+    fn drop(&mut self) {
+        self.chunks.unread.fetch_sub(self.size, Ordering::Relaxed);
+    }
 }

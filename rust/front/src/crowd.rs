@@ -31,8 +31,21 @@ pub struct Shares {
     pub connections: usize,
     /// Those of one address.
     pub per_address: usize,
-    /// Bytes of responses in memory that clients have not read.
+    /// Bytes of responses in memory that clients have not read. From two thirds of it on, stalled clients have to go.
     pub unsent: usize,
+}
+
+impl Shares {
+    /// What may be unread without anybody having to go.
+    fn soft_unsent(&self) -> usize {
+        self.unsent - self.unsent / 3
+    }
+
+    /// What one address may have of `unsent` before others have to go: as much of it as of the connections.
+    fn unsent_per_address(&self) -> usize {
+        let share = self.unsent as u128 * self.per_address as u128 / self.connections.max(1) as u128;
+        usize::try_from(share).unwrap_or(usize::MAX)
+    }
 }
 
 /// Why the server ends a connection.
@@ -181,24 +194,32 @@ impl Crowd {
         at.saturating_duration_since(self.epoch).as_millis() as u64
     }
 
-    /// Ends connections until no more is unread than may be: those first whose clients have read nothing for longest. A
-    /// client that is not stalled yet is left, unless half as much again is unread; the newest has had no time.
+    /// Ends connections until no more is unread than may be: first those of addresses of which more is unread than their
+    /// share, and of them those whose clients have read nothing for longest. Up to two thirds of the limit nobody has to
+    /// go, and up to the limit no client that is not stalled yet; the newest has had no time.
     fn relieve(&self, newest: &Arc<Member>) {
-        let (now, limit) = (self.now(), self.shares.unsent);
-        let is_hard = self.unsent.load(Ordering::Relaxed) > limit + limit / 2;
+        let (now, limit, soft) = (self.now(), self.shares.unsent, self.shares.soft_unsent());
+        let is_hard = self.unsent.load(Ordering::Relaxed) > limit;
         if !is_hard && now < self.relieved.load(Ordering::Relaxed) + BUSY_MILLIS {
             return;
         }
         self.relieved.store(now, Ordering::Relaxed);
         let state = self.lock();
-        let mut readers: Vec<_> = (state.members.values())
-            .filter(|member| member.unsent.load(Ordering::Relaxed) > 0)
-            .map(|member| (member.read_at.load(Ordering::Relaxed), member))
-            .collect();
-        readers.sort_unstable_by_key(|(read_at, _)| *read_at);
+        let mut by_address: HashMap<IpAddr, usize> = HashMap::new();
+        let mut readers = Vec::new();
+        for member in state.members.values() {
+            let unsent = member.unsent.load(Ordering::Relaxed);
+            if unsent > 0 {
+                readers.push((member.read_at.load(Ordering::Relaxed), member));
+                member.address.into_iter().for_each(|address| *by_address.entry(address).or_default() += unsent);
+            }
+        }
+        let share = self.shares.unsent_per_address();
+        let has_share = |member: &Member| member.address.is_none_or(|address| by_address[&address] <= share);
+        readers.sort_unstable_by_key(|(read_at, member)| (has_share(member), *read_at));
         for (read_at, member) in readers {
             let is_stalled = now.saturating_sub(read_at) >= STALLED_MILLIS;
-            if self.unsent.load(Ordering::Relaxed) <= if is_stalled { limit } else { limit + limit / 2 } {
+            if self.unsent.load(Ordering::Relaxed) <= if is_stalled { soft } else { limit } {
                 return;
             }
             if !Arc::ptr_eq(member, newest) {
@@ -454,7 +475,7 @@ impl Member {
             self.read_at.store(self.crowd.now(), Ordering::Release);
         }
         let total = self.crowd.unsent.fetch_add(size, Ordering::AcqRel) + size;
-        if total > self.crowd.shares.unsent {
+        if total > self.crowd.shares.soft_unsent() {
             self.crowd.relieve(self);
         }
         Unsent { member: Arc::clone(self), size }

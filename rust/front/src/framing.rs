@@ -319,7 +319,11 @@ impl Framing {
 
     /// The line with the size of a chunk.
     fn size_line(&mut self, rest: &[u8]) -> Result<usize, Malformed> {
-        let Some(line) = line(rest, MAX_SIZE_LINE).map_err(|_| Malformed::Chunk)? else { return Ok(0) };
+        let Some(line) = line(rest, MAX_SIZE_LINE).map_err(|_| Malformed::Chunk)? else {
+            let after = rest.iter().find(|byte| !byte.is_ascii_hexdigit());
+            let is_begun = rest[0].is_ascii_hexdigit() && after.is_none_or(|byte| matches!(byte, b';' | b'\r'));
+            return if is_begun { Ok(0) } else { Err(Malformed::Chunk) }; // its end may never come
+        };
         let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
         let (size, extensions) = line.split_at(digits);
         self.extensions += extensions.len();

@@ -39,6 +39,8 @@ const OWN_VERSION: &[u8] = b"HTTP/1.1";
 
 const READ_BYTES: usize = 4 << 10;
 const DRAIN_BYTES: usize = 8 << 10;
+/// How much is discarded that is no part of the body of the last request.
+const MAX_BEYOND_BYTES: usize = 1 << 20;
 /// When a client that has closed its sending side is probed; then, how often the system is asked whether it has gone.
 const FIRST_LOOK: Duration = Duration::from_millis(100);
 const NEXT_LOOK: Duration = Duration::from_secs(1);
@@ -56,7 +58,7 @@ pub struct Deadlines {
     pub body_whole: Duration,
     /// The pace at which a client reads what is written to it.
     pub read: Rate,
-    /// To read and discard what a client still sends after the last answer.
+    /// To read and discard what a client still sends after the last answer: the rest of the body, and little more.
     pub drain: Duration,
 }
 
@@ -122,6 +124,8 @@ pub struct Guarded<S: Stream> {
     ends_when_flushed: bool,
     /// Whether the client has closed its sending side, and when it is looked at next whether it has gone.
     has_ended: bool,
+    /// What was discarded that is no part of a body.
+    beyond: usize,
     next_look: Option<Instant>,
     is_probed: bool,
     is_closed: bool,
@@ -146,6 +150,7 @@ impl<S: Stream> Guarded<S> {
             versioned: 0,
             ends_when_flushed: false,
             has_ended: false,
+            beyond: 0,
             next_look: None,
             is_probed: false,
             is_closed: false,
@@ -360,6 +365,23 @@ impl<S: Stream> Guarded<S> {
         self.wrote(cx, polled)
     }
 
+    /// Discards what has arrived; false once too much of that is no part of the body of the last request.
+    fn discard(&mut self, arrived: &[u8]) -> bool {
+        let mut beyond = arrived.len();
+        if self.framing.part() == Part::Body && self.rest.is_none() {
+            self.held.extend_from_slice(arrived);
+            let checked = self.framing.check(&self.held);
+            self.held.drain(..checked.passing);
+            beyond = 0;
+            if checked.fault.is_some() || checked.is_complete {
+                beyond = self.held.len();
+                self.rest = Some(b"");
+            }
+        }
+        self.beyond += beyond;
+        self.beyond <= MAX_BEYOND_BYTES
+    }
+
     /// Fails when the client has taken too long over reading.
     fn wrote(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(done) = polled {
@@ -430,6 +452,8 @@ impl<S: Stream> AsyncWrite for Guarded<S> {
         ready!(this.wrote(cx, polled))?;
         if !std::mem::replace(&mut this.is_closed, true) {
             this.awaited = None;
+            this.held.drain(..this.passing);
+            this.passing = 0;
         }
         // Before reading, which uses up what a task may do at once while the client sends without end.
         let (since, ..) = *this.awaited.get_or_insert_with(|| (Instant::now(), Part::Idle, 0));
@@ -440,7 +464,7 @@ impl<S: Stream> AsyncWrite for Guarded<S> {
         loop {
             let mut space = ReadBuf::uninit(&mut bytes);
             let read = ready!(Pin::new(&mut this.stream).poll_read(cx, &mut space));
-            if read.is_err() || space.filled().is_empty() {
+            if read.is_err() || space.filled().is_empty() || !this.discard(space.filled()) {
                 return Poll::Ready(Ok(()));
             }
         }

@@ -80,7 +80,9 @@ impl Origins {
         (!may).then(|| Refusal::Page(request.origin.map(<[u8]>::to_vec)))
     }
 
-    /// Whether no page of a stranger can have this host: an address, a name of this machine, or a configured one.
+    /// Whether no page of a stranger can have this host: an address, a name of this machine, or a configured one. An
+    /// address with a zone is none of them: zones have a meaning on the client's machine only, and clients leave them out
+    /// of what they send (RFC 6874 section 4).
     fn is_allowed(&self, host: &[u8]) -> bool {
         let Ok(host) = std::str::from_utf8(host) else { return false };
         let name = without_port(host).to_ascii_lowercase();

@@ -23,7 +23,7 @@ use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::budget::{Arriving, Broken};
 use crate::problem::{Codes, Error, Problem};
@@ -33,6 +33,8 @@ use crate::server::{Answer, Service};
 const MAX_IDLE: usize = 64;
 /// Bytes of a request that wait for the server, and of a response that wait for the client; and the longest head of one.
 const BUFFER_BYTES: usize = 64 << 10;
+/// How long the server may take to answer a request whose body is cut off by what came before: its client may still read.
+const EARLY_ANSWER: Duration = Duration::from_secs(1);
 /// Fields that concern one connection only (RFC 9110 section 7.6.1), and Expect, which the front meets itself.
 const HOP_BY_HOP: [HeaderName; 9] = [
     header::CONNECTION,
@@ -119,7 +121,7 @@ impl Upstream {
             head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
         }
         let broken = Arc::new(Mutex::new(None));
-        let mut request = Request::from_parts(head, Sent { body, broken: Arc::clone(&broken) });
+        let mut request = Request::from_parts(head, Sent { body, broken: Arc::clone(&broken), until: None });
         let failed = |error: Error| {
             let broken = broken.lock().unwrap_or_else(PoisonError::into_inner).take();
             broken.map_or(Unanswered::Server(error), Unanswered::Body)
@@ -248,6 +250,8 @@ impl Link {
 struct Sent {
     body: Arriving,
     broken: Arc<Mutex<Option<Broken>>>,
+    /// Until when the server may answer a request whose body is cut off.
+    until: Option<Pin<Box<Sleep>>>,
 }
 
 impl Body for Sent {
@@ -256,11 +260,20 @@ impl Body for Sent {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Stopped>>> {
         loop {
+            if let Some(until) = &mut self.until {
+                ready!(until.as_mut().poll(cx));
+                return Poll::Ready(Some(Err(Stopped)));
+            }
             return Poll::Ready(match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 Some(Ok(frame)) if frame.is_trailers() => continue, // they mean nothing there
                 Some(Ok(frame)) => Some(Ok(frame)),
                 Some(Err(broken)) => {
+                    let is_cut = matches!(broken, Broken::Cut(_)) && !self.body.is_malformed();
                     *self.broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(broken);
+                    if is_cut {
+                        self.until = Some(Box::pin(sleep(EARLY_ANSWER)));
+                        continue;
+                    }
                     Some(Err(Stopped))
                 }
                 None => None,

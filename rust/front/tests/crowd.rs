@@ -62,26 +62,42 @@ async fn one_address_has_a_share() {
 
 #[tokio::test(start_paused = true)]
 async fn who_reads_nothing_for_longest_goes_when_much_is_unread() {
-    let crowd = crowd(10, 10, 1000);
+    let crowd = crowd(10, 10, 1500);
     let places: Vec<_> = (0..4).map(|_| enter(&crowd, ONE)).collect();
     let mut held = Vec::new();
     for place in &places[..3] {
         held.push(place.member().hold(300));
         advance(SECOND).await;
     }
-    held.push(places[3].member().hold(300)); // 1200 of 1000
+    held.push(places[3].member().hold(300)); // 1200, and two thirds are 1000
     let ended: Vec<bool> = places.iter().map(|place| place.member().is_ended()).collect();
     assert_eq!(ended, [true, false, false, false]);
     assert_eq!(crowd.figures().unsent_bytes, 900);
     drop(held.drain(..1)); // what was written off is not counted again
     assert_eq!(crowd.figures().unsent_bytes, 900);
-    // Who has had no time is left until half as much again is unread, and then the newest is.
+    // Who has had no time is left until more than the limit is unread, and then the newest is.
     let more = places[3].member().hold(3000);
     let ended: Vec<bool> = places.iter().map(|place| place.member().is_ended()).collect();
     assert_eq!(ended, [true, true, true, false]);
     drop((held, more));
     let figures = crowd.figures();
     assert_eq!((figures.unsent_bytes, figures.unread_responses), (0, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_of_which_much_is_unread_makes_room_before_others() {
+    let crowd = Crowd::new(Shares { connections: 10, per_address: 5, unsent: 1500 }, Arc::new(Proxies::default()));
+    let places: Vec<_> = [OTHER, ONE, ONE, OTHER].into_iter().map(|client| enter(&crowd, client)).collect();
+    let mut held = Vec::new();
+    for (place, size) in places.iter().zip([300, 450, 350, 100]) {
+        held.push(place.member().hold(size));
+        advance(SECOND).await;
+    }
+    let ended: Vec<bool> = places.iter().map(|place| place.member().is_ended()).collect();
+    assert_eq!(ended, [false, true, false, false], "the other has its share, though it has read nothing for longer");
+    held.push(places[3].member().hold(500)); // 1250, of which the other now has more than its share
+    let ended: Vec<bool> = places.iter().map(|place| place.member().is_ended()).collect();
+    assert_eq!(ended, [true, true, false, false]);
 }
 
 #[tokio::test(start_paused = true)]

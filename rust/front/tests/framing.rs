@@ -132,6 +132,8 @@ fn what_has_two_meanings_does_not() {
         (chunks(" 1\r\na\r\n"), Chunk),
         (chunks("1 \r\na\r\n"), Chunk),
         (chunks("\r\n"), Chunk),
+        (chunks("z"), Chunk),
+        (chunks("1x"), Chunk),
         (chunks("1\na\r\n"), Chunk),
         (chunks("1;x\na\r\n"), Chunk),
         (chunks("1;\r\na\r\n"), Chunk),

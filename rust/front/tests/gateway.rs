@@ -8,6 +8,9 @@ use coregw_core::{Cid, RootCid};
 use coregw_front::counts::Event;
 use coregw_front::reads::Failure;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
+use tokio::time::timeout;
 
 #[path = "support/gateway.rs"]
 mod gateway;
@@ -16,7 +19,7 @@ mod rules;
 #[path = "support/store.rs"]
 mod store;
 
-use gateway::{Got, Options, Running, start};
+use gateway::{Got, Options, Running, SOON, start};
 use store::{Stored, map, target};
 
 /// A gateway of a map of so many arcs, and its root.
@@ -204,6 +207,46 @@ async fn pages_and_roots_are_sent_by_name() {
     assert!(
         events.len() == 2 && events.iter().all(|event| matches!(event, Event::Failed(what) if what.contains("page")))
     );
+}
+
+#[tokio::test]
+async fn less_is_read_at_once_for_clients_while_many_do_not_read() {
+    let mut stored = Stored::default();
+    let payload: Vec<u8> = (0..2_500_000_u32).map(|at| (at % 251) as u8).collect();
+    let cid = stored.add_payload(1, payload.clone());
+    let gateway = start(stored, Options::default()).await;
+    let request = format!("GET /v1/cas/{cid} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let mut clients = Vec::new();
+    for _ in 0..60 {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_recv_buffer_size(4096).expect("a socket");
+        let mut client = socket.connect(gateway.address).await.expect("a connection");
+        client.write_all(request.as_bytes()).await.expect("room");
+        clients.push(client);
+    }
+    let reading = async {
+        while gateway.store.control().chunk_sizes.len() < clients.len() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, reading).await.expect("each has begun");
+    let sizes = std::mem::take(&mut gateway.store.control().chunk_sizes);
+    assert!(sizes.iter().filter(|size| **size == 1 << 20).count() <= 33, "{sizes:?}");
+    assert!(sizes.contains(&(256 << 10)), "{sizes:?}");
+    let mut received = Vec::new();
+    let mut last = clients.pop().expect("a client");
+    last.read_to_end(&mut received).await.expect("an answer");
+    assert!(received.ends_with(&payload));
+    drop((last, clients));
+    let freeing = async {
+        loop {
+            assert_eq!(gateway.get(&format!("/v1/cas/{cid}")).await.body, payload);
+            if gateway.store.control().chunk_sizes.ends_with(&[1 << 20, 1 << 20, 2_500_000 % (1 << 20)]) {
+                return;
+            }
+        }
+    };
+    timeout(SOON, freeing).await.expect("what they held is free");
 }
 
 #[tokio::test]
@@ -417,7 +460,7 @@ async fn a_client_that_leaves_takes_its_request_along() {
     for number in 0..20 {
         let request = resolve_request(&root, number);
         let asked = gateway.post("/v1/resolve", &request);
-        assert!(tokio::time::timeout(Duration::from_millis(5), asked).await.is_err());
+        assert!(timeout(Duration::from_millis(5), asked).await.is_err());
     }
     gateway.store.permit(1000);
     let got = gateway.post("/v1/resolve", &resolve_request(&root, 1234)).await;

@@ -374,6 +374,26 @@ async fn the_end_waits_for_what_the_client_still_sends() {
     drop(guard);
     assert_eq!(sending.await.expect("no panic"), (true, b"early".to_vec()));
 
+    // What is no part of the body is discarded too, but not without end.
+    for (body, most) in
+        [(&b"3\r\nabc\r\n"[..], 100 << 20), (b"0\r\n\r\n", 2 << 20), (b"0\r\nT: x\r\n", 2 << 20), (b"0\n", 2 << 20)]
+    {
+        let (mut client, mut guard) = connect();
+        send(&mut client, CHUNKED).await;
+        expect(&mut guard, CHUNKED).await;
+        let sending = tokio::spawn(async move {
+            let (piece, mut sent) = (body.repeat(1000), 0);
+            while sent < 3 << 20 && client.write_all(&piece).await.is_ok() {
+                sent += piece.len();
+            }
+            sent
+        });
+        timeout(Duration::from_secs(1), guard.guarded.shutdown()).await.expect("the end").expect("the end");
+        drop(guard);
+        let sent = sending.await.expect("no panic");
+        assert!(sent < most && (sent > 1 << 20 || most < 100 << 20), "{sent} {body:?}");
+    }
+
     let (mut client, mut guard) = connect();
     send(&mut client, POST).await;
     let began = Instant::now();

@@ -1,17 +1,22 @@
 //! Another server behind the front: what becomes of its answers, and of it when clients go.
 #![cfg(unix)]
 
+use std::convert::Infallible;
 use std::net::{Shutdown, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
 use coregw_front::budget::Arriving;
+use coregw_front::guard::Deadlines;
+use coregw_front::pace::Rate;
 use coregw_front::problem::Problem;
 use coregw_front::proxy::Upstream;
-use coregw_front::server::{Answer, Listener, Server, Service};
+use coregw_front::server::{Answer, Listener, Rules, Server, Service};
+use futures_util::stream::pending;
 use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -51,10 +56,14 @@ impl Drop for Running {
 }
 
 async fn start(name: &str) -> Running {
+    start_with(name, rules(SOON)).await
+}
+
+async fn start_with(name: &str, rules: Rules) -> Running {
     let folder = std::env::temp_dir().join(format!("coregw-front-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let listener = UnixListener::bind(folder.join("socket")).expect("a socket");
-    let server = Server::new(Through(Upstream::new(folder.join("socket"), SOON)), rules(SOON));
+    let server = Server::new(Through(Upstream::new(folder.join("socket"), SOON)), rules);
     let tcp = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = tcp.local_addr().expect("an address");
     tokio::spawn(async move { server.serve(vec![Listener::Tcp(tcp)], std::future::pending(), SOON).await });
@@ -175,6 +184,51 @@ async fn a_client_that_has_ended_its_side_gets_all_of_a_long_answer() {
     let (received, is_whole) = everything(client).await;
     assert!(is_whole && received.split_once("\r\n\r\n").is_some_and(|(_, body)| body.len() >= 20_000_000));
     answering.await.expect("no panic");
+}
+
+#[tokio::test]
+async fn a_client_that_cuts_its_body_off_learns_what_is_wrong_with_the_rest() {
+    let running = start("cut").await;
+    for framing in ["Content-Length: 99\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"] {
+        for is_answered in [true, false] {
+            let request = format!("POST / HTTP/1.1\r\nHost: localhost\r\n{framing}");
+            let mut client = running.connect(request.as_bytes()).await;
+            let mut stream = running.accept().await;
+            client.shutdown().await.expect("it is open");
+            if is_answered {
+                let answer = b"HTTP/1.1 415 Unsupported Media Type\r\nContent-Length: 2\r\n\r\nno";
+                stream.write_all(answer).await.expect("it is read");
+            }
+            let (received, is_whole) = everything(client).await;
+            let expected = if is_answered { "HTTP/1.1 415 " } else { "HTTP/1.1 400 " };
+            assert!(is_whole && received.contains(expected) && received.contains("connection: close"), "{received}");
+            drop(stream);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_stalls_ends_its_request() {
+    let short = Duration::from_millis(200);
+    let rate = Rate { bytes_per_second: 0, grace: short, pause: short };
+    let base = rules(SOON);
+    let rules = Rules { deadlines: Deadlines { body: rate, drain: short, ..base.deadlines }, ..base };
+    let running = start_with("stalls", rules).await;
+    let client = running.connect(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nab").await;
+    let mut stream = running.accept().await;
+    let (received, is_whole) = everything(client).await;
+    assert!(is_whole && received.starts_with("HTTP/1.1 400 ") && received.contains("in time"), "{received}");
+    timeout(SOON, stream.read_to_end(&mut Vec::new())).await.expect("an end").expect("no reset");
+
+    let io = hyper_util::rt::TokioIo::new(TcpStream::connect(running.address).await.expect("a connection"));
+    let executor = hyper_util::rt::TokioExecutor::new();
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.expect("HTTP/2");
+    tokio::spawn(connection);
+    let body = StreamBody::new(pending::<Result<Frame<Bytes>, Infallible>>());
+    let request = Request::post("http://localhost/").body(body).expect("a request");
+    let response = timeout(SOON, sender.send_request(request)).await.expect("an end").expect("an answer");
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    closed(running.accept().await).await;
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ use coregw_front::hot::BodyLimits;
 use coregw_front::listen;
 use coregw_front::origins::Origins;
 use coregw_front::pace::Rate;
-use coregw_front::peers::Proxies;
+use coregw_front::peers;
 use coregw_front::problem::Codes;
 use coregw_front::proxy::{Application, Upstream};
 use coregw_front::reads::{Failure, Found, Reads, SMALL_PAYLOAD_BYTES};
@@ -100,6 +100,44 @@ fn os_error(error: &io::Error) -> PyErr {
 
 fn refused(what: &str, value: &dyn Display) -> PyErr {
     PyValueError::new_err(format!("{what}: {value} is not valid"))
+}
+
+/// The addresses that many clients share, so that no limit per address applies to them.
+///
+/// Args:
+///     text: Addresses and networks, separated by commas, or ``none``.
+///
+/// Raises:
+///     InvalidInput: If one of them is neither; the message names the setting.
+///
+/// >>> proxies = Proxies("127.0.0.0/8, ::1")
+/// >>> proxies.key_of("127.0.0.1"), proxies.key_of("203.0.113.9"), proxies.key_of("2001:db8:1:2:3:4:5:6")
+/// (None, '203.0.113.9', '2001:db8:1:2::/64')
+#[pyclass(frozen, module = "coregw._core")]
+pub struct Proxies(peers::Proxies);
+
+#[pymethods]
+impl Proxies {
+    #[new]
+    fn new(text: &str) -> PyResult<Self> {
+        peers::Proxies::new(text).map(Self).map_err(|bad| {
+            let shown: String = bad.0.chars().take(100).collect();
+            let expected = "addresses or networks such as 10.0.0.5 or 10.0.0.0/24, or none";
+            invalid(InputCode::InvalidRequest, format!("setting proxies has {shown:?}, expected {expected}"))
+        })
+    }
+
+    /// Return what limits count a client under: its IPv4 address or IPv6 /64 network; None if no limit applies.
+    ///
+    /// Args:
+    ///     host: The client's address; None, or anything but an IP address, for a Unix socket.
+    fn key_of(&self, host: Option<&str>) -> Option<String> {
+        let address = host?.split('%').next()?.parse().ok()?; // without the scope of an address of a link
+        self.0.key_of(address).map(|key| match key {
+            IpAddr::V4(address) => address.to_string(),
+            IpAddr::V6(subnet) => format!("{subnet}/64"),
+        })
+    }
 }
 
 /// What hot requests read from a store: a queue, from which threads of the caller take batches.
@@ -376,7 +414,7 @@ impl Front {
         let input = |what: String| invalid(InputCode::InvalidRequest, what);
         let origins = Origins::new(hosts, allow_origin, listens_on)
             .map_err(|bad| input(format!("hosts: {} is not a host name", bad.0)))?;
-        let proxies = Proxies::new(proxies)
+        let proxies = peers::Proxies::new(proxies)
             .map_err(|bad| input(format!("proxies: {} is neither an address nor a network", bad.0)))?;
         let proxies = Arc::new(proxies);
         let fields = fields.into_iter().map(|(name, value)| {

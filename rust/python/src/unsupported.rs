@@ -23,6 +23,7 @@ const NAMES: [(&CStr, &str); 16] = [
     (c"Listener", GATEWAY),
     (c"PayloadBatch", FOLDERS),
     (c"PayloadSink", FOLDERS),
+    (c"Proxies", GATEWAY),
     (c"StoreReads", GATEWAY),
     (c"Survey", FOLDERS),
     (c"files_match", FOLDERS),

@@ -237,7 +237,7 @@ def test_failure_during_a_download_closes_the_connection(tmp_path: Path) -> None
 
     with serving.thread(Torn()) as url:
         cid = httpx2.post(f"{url}/v1/cas", content=bytes(3 << 20)).json()["cid"]
-        with pytest.raises(httpx2.RemoteProtocolError):
+        with pytest.raises((httpx2.RemoteProtocolError, httpx2.ReadError)):
             httpx2.get(f"{url}/v1/cas/{cid}")
         assert httpx2.get(f"{url}/healthz").status_code == 200
 
@@ -247,7 +247,7 @@ def test_failure_during_a_download_closes_the_connection(tmp_path: Path) -> None
     ("path", "headers", "status"),
     [
         pytest.param("/v1/cas/bafkqaaa", {"host": "rebound.example.org"}, 421, id="before routing"),
-        pytest.param("/v1/cas/bafkqaaa", {"x": "a" * 40_000}, 400, id="a head past its limit"),
+        pytest.param("/v1/cas/bafkqaaa", {"x": "a" * 40_000}, 431, id="a head past its limit"),
         pytest.param("/nothing", {}, 404, id="no route"),
         pytest.param("/v1/resolve", {}, 405, id="hot, another method"),
         pytest.param("/v1/roots", {}, 405, id="Litestar, another method"),

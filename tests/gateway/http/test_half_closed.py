@@ -39,11 +39,20 @@ def test_a_half_closed_connection_gets_responses_that_take_long(gateway: str, re
 
 
 def test_a_half_closed_connection_without_a_complete_request_is_closed(gateway: str) -> None:
-    for begun in (b"", b"GET /healthz HT", b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel"):
+    for begun in (b"", b"GET /healthz HT"):
         with serving.connect(gateway) as connection:
             connection.sendall(begun)
             connection.shutdown(socket.SHUT_WR)
             assert serving.everything(connection) == b""
+
+
+def test_a_half_closed_connection_without_a_complete_body_is_told(gateway: str) -> None:
+    with serving.connect(gateway) as connection:
+        connection.sendall(b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel")
+        connection.shutdown(socket.SHUT_WR)
+        answer = serving.everything(connection)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"the request body is incomplete" in answer
 
 
 @rows(
@@ -60,7 +69,8 @@ def test_an_error_reaches_a_client_that_truncates_its_body(gateway: str, head: b
         with serving.connect(gateway) as connection:
             connection.sendall(head + b"\r\n\r\nbegun")
             connection.shutdown(socket.SHUT_WR)
-            assert serving.everything(connection).startswith(b"HTTP/1.1 %d " % status)
+            told = (b"HTTP/1.1 %d " % status, b"HTTP/1.1 400 ")  # of the request, or of its body
+            assert serving.everything(connection).startswith(told)
 
 
 def test_a_client_of_http_1_0_is_not_told_to_continue(gateway: str) -> None:

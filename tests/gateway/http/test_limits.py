@@ -188,7 +188,7 @@ def test_connections_with_unfinished_requests_make_room_too() -> None:
 
 
 def test_an_address_may_use_its_share_of_connections() -> None:
-    with _gateway(connections=4, address_share=50, proxies="none") as url, ExitStack() as stack:
+    with _gateway(connections=4, proxies="none") as url, ExitStack() as stack:
         held = [stack.enter_context(serving.connect(url)) for _ in range(3)]
         assert serving.everything(held[0]) == b""
         held[2].sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")

@@ -98,11 +98,13 @@ def test_upgrading_client_that_expects_100_continue_gets_it(gateway: str, cid_of
 
 
 def test_offer_to_upgrade_does_not_bypass_checks_of_the_head(gateway: str) -> None:
-    for head in (
-        b"GET /healthz HTTP/1.1\r\n" + OFFERS["h2c"] + b"\r\n",
-        b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n" + OFFERS["h2c"] + b"\r\n0\r\n\r\n",
-        b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: " + b"x" * 40_000 + b"\r\n\r\n",
+    coded = b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n"
+    long = b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: " + b"x" * 40_000
+    for head, status in (
+        (b"GET /healthz HTTP/1.1\r\n" + OFFERS["h2c"] + b"\r\n", 400),
+        (coded + OFFERS["h2c"] + b"\r\n0\r\n\r\n", 400),
+        (long + b"\r\n\r\n", 431),
     ):
         head_of_answer, _, body = exchange(gateway, [head]).partition(b"\r\n\r\n")
-        assert head_of_answer.startswith(b"HTTP/1.1 400 ")
+        assert head_of_answer.startswith(b"HTTP/1.1 %d " % status)
         assert json.loads(body)["error"] == "invalid_request"

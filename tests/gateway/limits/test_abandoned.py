@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import struct
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
+import httpx2
 import pytest
 
 import coregw
@@ -17,6 +19,8 @@ import serving
 from coregw.engine.scheduling import HEAVY_BODY_BYTES, MAX_CHANGES, ChangeSlots
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
+from servers import free_port
+from worker_processes import until
 
 LEAVING = 24  # of each kind
 LEAF = coregw.payload_cid(b"leaf")
@@ -78,9 +82,16 @@ def wait(count: threading.Semaphore, times: int) -> None:
         assert count.acquire(timeout=60)
 
 
+def in_progress(management: str) -> int:
+    """The requests that the gateway has not answered."""
+    metrics = httpx2.get(f"http://{management}/metrics").text
+    return int(float(re.findall(r"^coregw_requests_in_progress (\S+)$", metrics, re.MULTILINE)[0]))
+
+
 def test_a_change_whose_client_leaves_while_it_waits_is_not_made(begun: threading.Semaphore) -> None:
     store = GatedStore()
-    with serving.thread(store) as url, ExitStack() as stack:
+    management = f"127.0.0.1:{free_port()}"
+    with serving.thread(store, management_address=management) as url, ExitStack() as stack:
         roots = []
 
         def send(number: int) -> socket.socket:
@@ -100,7 +111,8 @@ def test_a_change_whose_client_leaves_while_it_waits_is_not_made(begun: threadin
             if number % 2:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
             connection.close()
-        with serving.connect(url) as probe:  # when it is answered, the gateway has seen the others leave
+        until(lambda: in_progress(management) == MAX_CHANGES + 2)
+        with serving.connect(url) as probe:  # when it is answered, the application has seen the others leave
             probe.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
             serving.everything(probe)
         store.let_through()

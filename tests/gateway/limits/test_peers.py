@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from coregw._core import Proxies
 from coregw.errors import InvalidInput
-from coregw.gateway.limits.peers import LOOPBACK, Peer, Peers, Proxies, peer_of
+from coregw.gateway.limits.peers import LOOPBACK, Peer, Peers, peer_of
 from coregw.gateway.settings import Settings
 from tables import rows
 

@@ -14,6 +14,7 @@ import serving
 from coregw.errors import Unavailable
 from coregw.gateway.limits import descriptors
 from coregw.gateway.limits.descriptors import MIN_DESCRIPTORS, fit_descriptors
+from coregw.gateway.limits.machine import Limits
 from coregw.gateway.settings import Settings
 
 
@@ -27,8 +28,8 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 
 def test_the_limit_on_open_files_is_raised_to_its_maximum(limits: dict[str, int]) -> None:
-    settings = Settings()
-    assert fit_descriptors(settings) == settings
+    given = Limits.of(Settings(memory=1 << 30))
+    assert fit_descriptors(given) == given
     assert limits == {"soft": 100_000, "hard": 100_000}
 
 
@@ -37,7 +38,7 @@ def test_connections_leave_descriptors_to_the_store(
     limits: dict[str, int], limit: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     limits.update(soft=limit, hard=limit)
-    fitted = fit_descriptors(Settings())
+    fitted = fit_descriptors(Limits.of(Settings(memory=1 << 30)))
     connections = fitted.connections
     needed = connections + descriptors.max_spools(connections) + fitted.backlog
     assert connections >= 1
@@ -50,7 +51,7 @@ def test_connections_leave_descriptors_to_the_store(
 def test_too_few_descriptors_are_refused(limits: dict[str, int]) -> None:
     limits.update(soft=10, hard=MIN_DESCRIPTORS - 1)
     with pytest.raises(Unavailable, match=f"at least {MIN_DESCRIPTORS}"):
-        fit_descriptors(Settings())
+        fit_descriptors(Limits.of(Settings(memory=1 << 30)))
 
 
 def test_writes_succeed_while_and_after_descriptors_run_out(tmp_path: Path) -> None:

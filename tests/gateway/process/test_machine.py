@@ -1,31 +1,125 @@
-"""The memory that the settings allow, and the warning if there is less."""
+"""Limits: what they are derived from, that their sum fits, and what is said if there is too little."""
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import inspect
 import logging
+import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+import coregw.gateway
+from coregw.errors import InvalidInput, Unavailable
 from coregw.gateway.limits import machine
-from coregw.gateway.limits.machine import allowed_bytes, available_bytes, check_memory, fit_defaults
-from coregw.gateway.settings import MIB, Settings
-from coregw.gateway.workers import worker_settings
+from coregw.gateway.limits.machine import Limits, available_bytes, least_bytes, memory_of, warn_of_memory
+from coregw.gateway.settings import GIB, MIB, Settings
 from tables import rows
 
-GIB = 1 << 30
+ANSWER = 25 * MIB
+"""The longest answer."""
 
 
-def test_the_settings_allow_the_sum_of_their_budgets() -> None:
-    print(f"the default settings allow {allowed_bytes(Settings()) / MIB:.0f} MiB")
-    small = Settings(cache_bytes=MIB, long_queries=1)
-    assert (
-        allowed_bytes(Settings(cache_bytes=64 * MIB, long_queries=1)) == allowed_bytes(small) + 63 * MIB * 9 // 8
-    )  # with small payloads
-    assert allowed_bytes(Settings(cache_bytes=MIB, long_queries=3)) == allowed_bytes(small) + 2 * 3 * 25 * MIB
-    assert allowed_bytes(Settings(worker_threads=9)) == allowed_bytes(Settings(worker_threads=4)) + 5 * 2 * MIB
-    two = Settings(workers=2, worker_threads=9)
-    assert allowed_bytes(two) == allowed_bytes(Settings(workers=2, worker_threads=4)) + 2 * 5 * 2 * MIB
+def taken(limits: Limits, workers: int) -> int:
+    """What all processes of a gateway take at most, as docs/operations.md adds it up."""
+    processes = 1 if workers == 1 else workers + 1
+    each = (
+        limits.cache_bytes
+        + limits.store_cache_bytes
+        + limits.payload_cache_bytes
+        + limits.buffered_bytes
+        + limits.hot_body_bytes
+        + 2 * limits.change_bytes
+        + max(3 * limits.unsent_bytes // 2, 2 * ANSWER)
+        + (3 + 2) * ANSWER * limits.long_queries  # in the application, and in the front
+        + 2 * MIB * (limits.worker_threads + 1)
+    )
+    owner = limits.store_cache_bytes if workers > 1 else 0
+    return workers * each + owner + processes * 70 * MIB + (80 + 50 + 8) * MIB
+
+
+@rows("workers", [1, 2, 5])
+@rows("connections", [1, 4096, 100_000])
+@rows("times", [1, 1.01, 1.5, 3, 20, 100])
+def test_all_budgets_together_are_no_more_than_the_memory(workers: int, connections: int, times: float) -> None:
+    few = Settings(workers=workers, connections=connections)
+    memory = int(least_bytes(few) * times)
+    limits = Limits.of(Settings(workers=workers, connections=connections, memory=memory))
+    uncounted = max(memory // 8, connections * 16 << 10)
+    assert taken(limits, workers) <= memory - uncounted
+    if times < 20:  # beyond it, more long queries would only take the processors from each other
+        assert taken(limits, workers) > memory - uncounted - workers * 140 * MIB  # a long query takes 125 MiB
+
+
+@rows("workers", [1, 2, 8])
+def test_the_least_memory_suffices_and_one_mebibyte_less_is_refused_with_the_least(workers: int) -> None:
+    least = least_bytes(Settings(workers=workers))
+    print(f"{workers} workers need {least / MIB:.0f} MiB")
+    limits = Limits.of(Settings(workers=workers, memory=least))
+    assert limits.long_queries == 1
+    assert limits.roots_body_bytes == limits.buffered_bytes == 16 * MIB
+    assert limits.verify_body_bytes == limits.hot_body_bytes == limits.resolve_batch_body_bytes == 8 * MIB
+    with pytest.raises(InvalidInput, match=f"setting memory is .*expected at least {-(-least // MIB)}MiB"):
+        Limits.of(Settings(workers=workers, memory=least - MIB))
+    with pytest.raises(Unavailable, match=f"needs at least {-(-least // MIB)}MiB for 4096 connections"):
+        Limits.of(Settings(workers=workers), least - MIB)
+
+
+def test_more_connections_need_more_memory() -> None:
+    assert least_bytes(Settings()) < 540 * MIB
+    assert least_bytes(Settings(connections=100_000)) > least_bytes(Settings()) + GIB
+
+
+@rows(
+    ("available", "memory"),
+    [(64 * GIB, 16 * GIB), (4 * GIB, GIB), (GIB, least_bytes(Settings())), (600 * MIB, least_bytes(Settings()))],
+)
+def test_a_quarter_of_what_there_is_is_the_default_and_at_least_what_is_needed(available: int, memory: int) -> None:
+    assert memory_of(Settings(), available) == memory
+    assert Limits.of(Settings(), available) == Limits.of(Settings(memory=memory))
+
+
+def test_budgets_grow_with_the_memory_and_bodies_are_no_larger_than_the_memory_for_them() -> None:
+    growing = [Limits.of(Settings(memory=size * MIB)) for size in (540, 700, 1024, 2048, 8192, 65536)]
+    for small, large in pairwise(growing):
+        for name in ("cache_bytes", "store_cache_bytes", "payload_cache_bytes", "change_bytes", "unsent_bytes"):
+            assert getattr(small, name) < getattr(large, name)
+        assert small.long_queries <= large.long_queries
+    for limits in growing:
+        assert max(limits.roots_body_bytes, limits.mutation_body_bytes) <= limits.buffered_bytes
+        assert max(limits.verify_body_bytes, limits.resolve_batch_body_bytes) <= limits.hot_body_bytes
+    assert growing[-1].roots_body_bytes == 256 * MIB
+    assert growing[-1].long_queries == 16
+
+
+def test_workers_divide_what_is_limited_for_all_together() -> None:
+    whole, each = (Limits.of(Settings(workers=count, memory=8 * GIB)) for count in (1, 3))
+    for name in ("connections", "builds", "car_exports", "payload_streams", "heavy_requests", "cars_at_once"):
+        assert 3 * getattr(each, name) >= getattr(whole, name) > 3 * (getattr(each, name) - 1)
+    for name in ("cache_bytes", "buffered_bytes", "change_bytes", "unsent_bytes", "store_cache_bytes"):
+        assert getattr(each, name) < getattr(whole, name) // 2
+    assert each.json_body_bytes == whole.json_body_bytes
+
+
+def test_one_address_may_use_half_of_a_limit() -> None:
+    limits = Limits.of(Settings(memory=GIB))
+    assert [limits.share_of_address(each) for each in (1, 2, 5, 4096)] == [1, 1, 2, 2048]
+
+
+def test_every_limit_says_where_it_comes_from_and_is_read_somewhere() -> None:
+    names = {each.name for each in dataclasses.fields(Limits)}
+    (body,) = (each.body for each in ast.parse(inspect.getsource(Limits)).body if isinstance(each, ast.ClassDef))
+    described = {}
+    for each, after in pairwise(body):
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name) and isinstance(after, ast.Expr):
+            described[each.target.id] = ast.literal_eval(after.value)
+    assert described.keys() == names
+    sources = "".join(path.read_text("utf-8") for path in Path(coregw.gateway.__file__).parent.rglob("*.py"))
+    unread = {name for name in names if re.search(rf"\blimits\.{name}\b", sources) is None}
+    assert unread == set()
 
 
 @pytest.mark.parametrize(
@@ -62,80 +156,15 @@ def test_a_limit_on_the_addresses_of_each_process_counts(tmp_path: Path) -> None
     assert available_bytes(missing, missing, addresses=1) == 0
 
 
-def _changed(settings: Settings) -> set[str]:
-    return {name for name in Settings.__dataclass_fields__ if getattr(settings, name) != getattr(Settings(), name)}
-
-
-def test_defaults_stay_where_there_is_enough_memory() -> None:
-    assert fit_defaults(Settings(), (), allowed_bytes(Settings()) * 8 // 7 + 1) == Settings()
-    assert fit_defaults(Settings(), (), allowed_bytes(Settings())) != Settings()
-
-
-@rows("workers", [1, 2, 5])
-@rows("available", [512, 700, 1024, 2048, 3972])
-def test_defaults_are_lowered_in_proportion_to_what_there_is(available: int, workers: int) -> None:
-    fitted = fit_defaults(Settings(workers=workers), ("workers",), available * MIB)
-    least = allowed_bytes(fit_defaults(Settings(workers=workers), ("workers",), 0))
-    assert least <= allowed_bytes(fitted) <= max(least, available * MIB * 7 // 8)
-    if allowed_bytes(fitted) > least:
-        assert allowed_bytes(fitted) > available * MIB * 7 // 8 - 160 * MIB  # a long query takes 75 MiB
-        assert abs(fitted.change_bytes - fitted.buffered_bytes) <= MIB or fitted.buffered_bytes <= 16 * MIB * workers
-    worker_settings(fitted)
-
-
-def test_the_least_defaults_fit_into_a_small_container() -> None:
-    fitted = fit_defaults(Settings(), (), 0)
-    print(f"the least defaults allow {allowed_bytes(fitted) / MIB:.0f} MiB")
-    assert allowed_bytes(fitted) < 400 * MIB
-    assert fitted == fit_defaults(Settings(), (), 16 * MIB)
-    assert _changed(fitted) == {
-        *("cache_bytes", "store_cache_bytes", "change_bytes", "buffered_bytes", "unsent_bytes", "long_queries"),
-        *("roots_body_bytes", "mutation_body_bytes", "verify_body_bytes"),
-    }
-
-
-def test_bodies_are_no_larger_than_the_memory_for_them() -> None:
-    fitted = fit_defaults(Settings(workers=2), ("workers",), GIB)
-    share = worker_settings(fitted).buffered_bytes
-    assert share - MIB < fitted.roots_body_bytes <= share
-    assert max(fitted.mutation_body_bytes, fitted.verify_body_bytes) <= share
-
-
-def test_what_is_set_stays_and_the_rest_makes_room_for_it() -> None:
-    alone = fit_defaults(Settings(), (), GIB)
-    given = {"cache_bytes": 256 * MIB}  # as the default, but chosen
-    fitted = fit_defaults(Settings(**given), given, GIB)
-    assert fitted.cache_bytes == 256 * MIB
-    assert fitted.change_bytes < alone.change_bytes
-    assert allowed_bytes(fitted) <= GIB * 7 // 8
-    body = {"roots_body_bytes": 200 * MIB, "workers": 2}
-    fitted = fit_defaults(Settings(**body), body, GIB)
-    assert (fitted.roots_body_bytes, fitted.buffered_bytes) == (200 * MIB, 400 * MIB)
-    for name in ("resolve_batch_body_bytes", "json_body_bytes"):  # held in memory, with small defaults
-        body = {name: 100 * MIB}
-        assert fit_defaults(Settings(**body), body, 512 * MIB).buffered_bytes == 100 * MIB
-
-
-def test_more_than_there_is_that_was_set_is_warned_about(
+def test_more_memory_than_there_is_is_warned_about(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(machine, "available_bytes", lambda **_: GIB)
-    given = {"change_bytes": GIB}
-    fitted = fit_defaults(Settings(**given), given)
-    assert fitted.change_bytes == GIB
     with caplog.at_level(logging.WARNING):
-        check_memory(fitted)
-    assert len(caplog.messages) == 1
-    assert "lower COREGW_CHANGE_BYTES (1024 MiB count twice)" in caplog.messages[0]
-
-
-def test_a_gateway_that_may_use_more_memory_than_there_is_says_so(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(machine, "available_bytes", lambda **_: allowed_bytes(Settings()) * 8 // 7 + 1)
-    with caplog.at_level(logging.WARNING):
-        check_memory(Settings())
+        warn_of_memory(Settings())
+        warn_of_memory(Settings(memory=GIB))
         assert not caplog.messages
-        check_memory(Settings(cache_bytes=Settings().cache_bytes + MIB))
-    assert len(caplog.messages) == 1
-    assert "lower COREGW_CHANGE_BYTES (1024 MiB count twice), COREGW_BUFFERED_BYTES (1024 MiB)" in caplog.messages[0]
+        warn_of_memory(Settings(memory=2 * GIB))
+    assert caplog.messages == [
+        "COREGW_MEMORY allows 2048 MiB, and the process has 1024 MiB: lower it, or give the process more"
+    ]

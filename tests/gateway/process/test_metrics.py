@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2
@@ -21,6 +22,7 @@ from coregw.engine import Engine
 from coregw.errors import Unavailable
 from coregw.gateway.collectors import WorkerReports, job_samples, report_forever
 from coregw.gateway.jobs import Jobs
+from coregw.gateway.limits.machine import Limits
 from coregw.gateway.management import serve_management
 from coregw.gateway.metrics import FAMILIES, Kind, Sums, expose, number, spread
 from coregw.gateway.settings import Settings
@@ -303,8 +305,8 @@ def test_a_store_that_does_not_respond_is_a_reason(tmp_path: Path) -> None:
             return []
 
     async def run() -> list[str]:
-        settings = Settings(store_seconds=0.01)
-        async with serve_management(settings, Engine(Stuck()), None, None, lambda: "starting") as management:
+        limits = replace(Limits.of(Settings()), store_seconds=0.01)
+        async with serve_management(Settings(), limits, Engine(Stuck()), None, None, lambda: "starting") as management:
             return await management.gateway.obstacles()
 
     assert asyncio.run(run()) == ["starting", "the store does not respond"]

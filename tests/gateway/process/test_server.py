@@ -76,6 +76,15 @@ def test_request_in_flight_finishes_on_shutdown(tmp_path: Path) -> None:
         assert running.popen.wait(60) == 0
 
 
+def test_a_second_interrupt_does_not_wait_for_requests(tmp_path: Path) -> None:
+    with serving.process(tmp_path) as running, serving.connect(running.url) as connection:
+        connection.sendall(b"POST /v1/cas HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhe")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 100 ")
+        running.popen.send_signal(signal.SIGINT)
+        _wait_until_refused(running.port)
+        assert running.end(signal.SIGINT) == -signal.SIGINT
+
+
 def _wait_until_refused(port: int) -> None:
     """Wait until the gateway accepts no more connections."""
     while True:

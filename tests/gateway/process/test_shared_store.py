@@ -147,9 +147,12 @@ def test_settings_that_do_not_fit_are_refused_without_showing_secrets(variables:
     ("changed", "reason"),
     [
         ({"store": "postgresql://user:se-cret@127.0.0.1:1/db", "bucket": "none"}, "database"),
-        ({"store_unsafe": "speed"}, "setting store_unsafe"),
+        (
+            {"store": "postgresql://127.0.0.1:1/db?unsafe=speed", "bucket": "none"},
+            "has unsafe=speed, expected",
+        ),
         ({"bucket": "s3://absent?endpoint=http://127.0.0.1:1"}, "bucket"),
-        ({"store_connections": "60"}, "max_connections"),
+        ({"workers": 30, "memory": "64GiB"}, "max_connections"),
     ],
 )
 def test_a_gateway_that_cannot_open_its_store_says_why(

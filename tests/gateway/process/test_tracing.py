@@ -71,7 +71,7 @@ def test_each_request_is_a_span_in_the_trace_of_its_client(tmp_path: Path, worke
     trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
     with collector() as (url, received):
         environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": url}
-        with serving.process(tmp_path, environ, tracing="otlp", workers=workers) as process:
+        with serving.process(tmp_path, environ, workers=workers) as process:
             headers = {"traceparent": f"00-{trace}-{parent}-01"}
             httpx2.get(f"{process.url}/v1/cas/a-secret-cid", headers=headers)
             httpx2.get(f"{process.url}/v1/roots/x/diff/y")

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import httpx2
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from litestar import Litestar
 from litestar.concurrency import set_asyncio_executor
 from litestar.testing import TestClient
@@ -29,6 +33,8 @@ from coregw.gateway import create_app
 from coregw.gateway.access import AccessToken
 from coregw.gateway.app import create_app_over
 from coregw.gateway.context import Gateway
+from coregw.gateway.limits.machine import Limits
+from coregw.gateway.metrics import request_samples
 from coregw.gateway.settings import Settings
 from coregw.store.memory import MemoryStore
 from coregw.store.rocksdb import open_store
@@ -36,7 +42,7 @@ from tables import rows
 
 ADMIN = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
 JSON = {"content-type": "application/json"}
-LIMIT = 4096
+LIMIT = Limits.of(Settings()).json_body_bytes
 HERE = "http://127.0.0.1"
 """The host that the test client names; its own is one that a gateway on loopback refuses."""
 
@@ -91,7 +97,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
     """A gateway that `coregw serve` runs."""
     data = tmp_path_factory.mktemp("served") / "data"
     with (
-        serving.process(data, serving.ADMIN, json_body_bytes=LIMIT) as running,
+        serving.process(data, serving.ADMIN) as running,
         httpx2.Client(timeout=60) as client,
     ):
         yield asking(client, running.url)
@@ -117,7 +123,7 @@ def uvicorn_of(data: Path, **variables: str) -> tuple[subprocess.Popen[str], str
 def on_uvicorn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
     """A gateway on stock uvicorn."""
     data = tmp_path_factory.mktemp("uvicorn") / "data"
-    popen, url = uvicorn_of(data, COREGW_JSON_BODY_BYTES=str(LIMIT), **serving.ADMIN)
+    popen, url = uvicorn_of(data, **serving.ADMIN)
     with popen, httpx2.Client(timeout=60) as client:
         yield asking(client, url)
         popen.send_signal(signal.SIGTERM)
@@ -140,7 +146,7 @@ def called() -> Iterator[Ask]:
     """A gateway in this process, without a server."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GATEWAY_ADMIN_TOKEN", serving.ADMIN_TOKEN)
-        app = create_app(MemoryStore(), Settings(json_body_bytes=LIMIT))
+        app = create_app(MemoryStore(), Settings())
     with TestClient(app, base_url=HERE) as client:
         yield asking(client, HERE)
 
@@ -257,6 +263,88 @@ def test_a_known_etag_is_304_by_all_servers(served: Ask, on_uvicorn: Ask, called
         assert (status, dict(headers)["etag"], body) == (304, etag, b"")
 
 
+BY_NAME = ("resolve", "read", "map-proof", "scan", "cas", "pages", "roots")
+NAMES = [
+    LEAF,
+    LARGE_CID,
+    ABSENT,
+    ROOT,
+    PAGE,
+    "bafkqaaa",
+    "x",
+    "",
+    "has",
+    "car",
+    "%62" + LEAF[1:],
+    LEAF.upper(),
+    "a%2Fb",
+]
+QUERIES = [
+    *("path=docs/readme", "path=", "path=docs", "path=%zz", "path=%ff", "path=a+b", "path=a//b", "path=none", "a=b"),
+    *(
+        "index=0",
+        "index=-1",
+        "start=0&end=2",
+        "end=1",
+        "prefix=docs",
+        "prefix=none",
+        "after=docs",
+        "limit=1",
+        "limit=0",
+    ),
+]
+HEADERS = [
+    *(("range", value) for value in ("bytes=0-1", "bytes=-2", "bytes=5-2", "bytes=0-0,2-3", "items=0-1", "bytes=99-")),
+    *(("if-none-match", value) for value in ("*", f'W/"{LEAF}"', f'"a", "{LEAF}"', "x")),
+    *(("if-match", value) for value in ("*", f'"{LEAF}"', f'W/"{LEAF}"', "")),
+    *(("if-range", value) for value in (f'"{LEAF}"', 'W/"x"')),
+    *(("accept", value) for value in ("application/octet-stream", "application/json;q=0.1, */*", "*/*;q=0", "")),
+    *(("content-type", value) for value in ("", "text/plain", "application/json; charset=utf-8", "multipart/mixed")),
+    *(("content-encoding", value) for value in ("gzip", "identity")),
+    *(("host", value) for value in ("localhost:1", "[::1]", "rebound.example.org")),
+    *(("sec-fetch-site", value) for value in ("none", "cross-site")),
+]
+BODIES = [
+    *(
+        b"",
+        b"{",
+        b"\xff",
+        b"null",
+        b"{}",
+        b'{"a":1}',
+        RESOLVE + b" ",
+        RESOLVE.replace(b'"profile"', b'"root"'),
+        HAS,
+        PAGES,
+    ),
+    *(RESOLVE, RESOLVE.replace(b"core.", b"malt."), RESOLVE.replace(ROOT.encode(), ABSENT.encode())),
+    *(query("resolve", segments=[]), query("resolve", segments=[""]), query("resolve", segments=["docs", "none"])),
+    *(query("read", query={"kind": "map_key", "segments": ["none"]}), query("read", query={"kind": "list_index"})),
+    *(query("map-proof", keys=[["z"], ["none"]]), query("scan", prefix=["docs"], limit=1), json.dumps(BATCH).encode()),
+    *(bytes(coregw.Cid(LEAF)) * 2, bytes(coregw.Cid(LEAF)) + b"\0"),
+]
+
+
+@st.composite
+def hot_requests(draw: st.DrawFn) -> Sent:
+    """Requests for the paths of hot reads, most of them not quite right."""
+    of_body = draw(st.booleans())
+    path = draw(st.sampled_from(["resolve/batch", "cas/has", "verify/resolve", "verify/read", "pages/car", *BY_NAME]))
+    path = f"/v1/{path}" if of_body else f"/v1/{draw(st.sampled_from(BY_NAME))}/{draw(st.sampled_from(NAMES))}"
+    asked = "&".join(draw(st.lists(st.sampled_from(QUERIES), max_size=1 if of_body else 2)))
+    headers = dict(draw(st.lists(st.sampled_from(HEADERS), max_size=3)))
+    method = "POST" if of_body else draw(st.sampled_from(["GET", "GET", "HEAD", "POST", "OPTIONS", "DELETE"]))
+    body = draw(st.sampled_from(BODIES)) if method == "POST" else b""
+    return Sent(method, f"{path}?{asked}" if asked else path, (JSON if of_body else {}) | headers, body)
+
+
+@given(hot_requests())
+@example(Sent("GET", f"/v1/cas/{LARGE_CID}", {"range": "bytes=5-1048580", "if-range": f'"{LARGE_CID}"'}))
+@settings(max_examples=300)
+def test_hot_reads_are_answered_alike_without_the_front(served: Ask, called: Ask, sent: Sent) -> None:
+    assert called(*sent) == served(*sent)
+
+
 @pytest.mark.parametrize("allowed", ["*", "https://app.example.org"])
 def test_headers_for_web_pages_are_those_of_the_application(allowed: str) -> None:
     app = create_app(MemoryStore(), Settings(allow_origin=allowed))
@@ -336,6 +424,32 @@ async def test_below_another_path_the_same_requests_need_a_token(root_path: str)
         role = (await client.post(f"{HERE}{root_path}/v1/verify/read")).headers["x-core-verification-role"]
         assert role == "diagnostic"
     await engine.close()
+
+
+def test_requests_are_logged_with_their_ids_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    app = create_app(MemoryStore(), Settings(access_log=True))
+    before = requests_counted()
+    with caplog.at_level(logging.INFO, "coregw.access"), TestClient(app, base_url=HERE) as client:
+        stored = client.post("/v1/cas", content=b"x", headers={"x-request-id": "mine"})
+        missing = client.get(f"{HERE}//nothing", headers={"x-request-id": "not sane"})
+        stranger = client.get("/healthz", headers={"host": "rebound.example.org"})
+    assert (stored.headers["x-request-id"], len(missing.headers["x-request-id"])) == ("mine", 16)
+    logged = [record.__dict__["fields"] for record in caplog.records if record.name == "coregw.access"]
+    assert [(each["method"], each["path"], each["status"]) for each in logged] == [
+        ("POST", "/v1/cas", 201),
+        ("GET", "//nothing", 404),
+        ("GET", "/healthz", 421),
+    ]
+    assert [each["bytes"] for each in logged] == [len(each.content) for each in (stored, missing, stranger)]
+    assert requests_counted() - before == Counter(
+        {("POST", "/v1/cas", "201"): 1, ("GET", "none", "404"): 1, ("GET", "none", "421"): 1}
+    )
+
+
+def requests_counted() -> Counter[tuple[str, ...]]:
+    """How many requests this process has answered, by method, route and status."""
+    name = "coregw_requests_total"
+    return Counter({each.labels: int(cast("float", each.value)) for each in request_samples() if each.name == name})
 
 
 def test_malformed_settings_are_refused_before_the_application_starts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from worker_processes import open_files
 
 LINES = {"content-type": "application/x-ndjson"}
 SMALL = {"buffered_bytes": 4 << 20, "roots_body_bytes": 1 << 20}
-"""Settings with which a run has 128 KiB, so that some thousand arcs are several runs."""
+"""Limits with which a run has 128 KiB, so that some thousand arcs are several runs."""
 
 MIB = 1 << 20
 TARGETS = [coregw.payload_cid(bytes([i])) for i in range(100)]
@@ -106,7 +106,7 @@ def test_requests_are_checked_before_their_bodies(client: httpx2.Client, expect_
         ({"build_body_bytes": 100_000}, 413, "too_large"),
         ({"build_spool_bytes": 500_000}, 507, "storage_full"),
         ({"reserve_bytes": 1 << 60}, 507, "storage_full"),
-        ({"buffered_bytes": 1 << 20, "address_share": 1, "proxies": "none"}, 201, None),
+        ({"buffered_bytes": 1 << 20, "proxies": "none"}, 201, None),
     ],
 )
 def test_limits_end_a_build_and_leave_nothing(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from coregw.errors import Unavailable
-from coregw.gateway.settings import Settings
+from coregw.gateway.limits.machine import Limits
 from coregw.store.rocksdb import max_open_files
 
 __all__ = ["MIN_DESCRIPTORS", "fit_descriptors", "max_spools"]
@@ -28,8 +28,8 @@ _SPARE: Final = 80
 """Descriptors for logs, the event loop, the management addresses, and whatever RocksDB opens besides SSTs."""
 
 
-def fit_descriptors(settings: Settings) -> Settings:
-    """Raise the limit on open files to its maximum, and return settings whose connections fit into it.
+def fit_descriptors(limits: Limits) -> Limits:
+    """Raise the limit on open files to its maximum, and return limits whose connections fit into it.
 
     The store needs descriptors to write: a connection is refused rather than a write.
 
@@ -39,25 +39,25 @@ def fit_descriptors(settings: Settings) -> Settings:
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     if limit == resource.RLIM_INFINITY:
-        return settings
+        return limits
     if limit < MIN_DESCRIPTORS:
         raise Unavailable(f"the process may open {limit} files (ulimit -Hn), and needs at least {MIN_DESCRIPTORS}")
     available = limit - max_open_files() - _SPARE
-    if _needed(settings.connections) + settings.backlog <= available:
-        return settings
+    if _needed(limits.connections) + limits.backlog <= available:
+        return limits
     # What waits in the backlog is accepted at once, before connections are closed to make room for it.
-    backlog = min(settings.backlog, max(1, available // 4))
-    connections = min(settings.connections, max(1, (available - backlog) * _SPOOLED // (_EACH * _SPOOLED + 1)))
+    backlog = min(limits.backlog, max(1, available // 4))
+    connections = min(limits.connections, max(1, (available - backlog) * _SPOOLED // (_EACH * _SPOOLED + 1)))
     _log.warning(
-        "the process may open %d files (ulimit -Hn), which suffice for %d connections and a backlog of %d, not for the "
-        "%d of COREGW_CONNECTIONS and the %d of COREGW_BACKLOG",
+        "the process may open %d files (ulimit -Hn), which suffice for %d connections and %d that wait, not for %d and "
+        "%d: raise it, or lower COREGW_CONNECTIONS",
         limit,
         connections,
         backlog,
-        settings.connections,
-        settings.backlog,
+        limits.connections,
+        limits.backlog,
     )
-    return replace(settings, connections=connections, backlog=backlog)
+    return replace(limits, connections=connections, backlog=backlog)
 
 
 def _needed(connections: int) -> int:

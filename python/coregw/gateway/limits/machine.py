@@ -1,30 +1,32 @@
-"""The memory that the settings allow, compared with the memory that there is, and defaults that fit into it."""
+"""Limits of a serving process, derived from the memory and the connections that a gateway may have.
+
+What the machine, a control group or ``ulimit`` allows is the start; `Limits.of` divides it.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import resource
-from bisect import bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path, PurePosixPath
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, Self
 
-from coregw.gateway.settings import MIB, Settings
+from coregw.errors import InvalidInput, Unavailable
+from coregw.gateway.settings import GIB, KIB, MIB, Settings
 
 __all__ = [
     "ANSWER_COPIES",
     "LONGEST_ANSWER_BYTES",
-    "allowed_bytes",
+    "Limits",
     "available_bytes",
-    "check_memory",
-    "fit_defaults",
-    "lowered_defaults",
+    "least_bytes",
+    "memory_of",
+    "warn_of_memory",
 ]
-
-S = TypeVar("S", bound=Settings)
 
 _log = logging.getLogger("coregw.gateway")
 
@@ -32,74 +34,306 @@ LONGEST_ANSWER_BYTES: Final = 25 * MIB
 """A page of a listing with the longest paths, each of whose bytes takes six in JSON."""
 
 ANSWER_COPIES: Final = 3
-"""What a long query takes at most, in lengths of its answer: what the answer is made of, its text, and the response."""
+"""What a long query of the application takes, in lengths of its answer: what that is made of, its text, a response."""
 
-_UNREAD_ANSWERS: Final = 2
-_FREED_BYTES: Final = 80 * MIB
-"""Freed memory that the extension keeps for a second, and what it cannot return, measured under long listings."""
+_FRONT_ANSWER_COPIES: Final = 2
+"""The same of the front, whose text is the response."""
+
+_QUERY_BYTES: Final = (ANSWER_COPIES + _FRONT_ANSWER_COPIES) * LONGEST_ANSWER_BYTES
+
+_WORKER_THREADS: Final = 4
 
 _PROCESS_BYTES: Final = 70 * MIB
 _SPARE_BYTES: Final = 2 * MIB
 """Buffers of the extension that each thread keeps for its next answers (`rust/core/src/spare.rs`)."""
 
+_FREED_BYTES: Final = 80 * MIB
+"""Freed memory that the extension keeps for a second, and what it cannot return, measured under long listings."""
+
 _WRITE_BUFFER_BYTES: Final = 50 * MIB
 """RocksDB's memtables and readers of SSTs."""
 
-_LEAST: Final = {
-    "cache_bytes": 8 * MIB,
-    "store_cache_bytes": 4 * MIB,
-    "change_bytes": 16 * MIB,
-    "buffered_bytes": 8 * MIB,
-    "unsent_bytes": 32 * MIB,
-    "long_queries": 1,
-}
-"""The budgets whose defaults are lowered if there is less memory, with what a process needs at least."""
-
-_BODIES: Final = (
-    "roots_body_bytes",
-    "mutation_body_bytes",
-    "verify_body_bytes",
-    "resolve_batch_body_bytes",
-    "json_body_bytes",
-)
-"""The bodies that are held in memory. One that is longer than a process's memory for bodies could never arrive."""
+MANAGEMENT_BYTES: Final = 8 * MIB
+"""Memory for the bodies of requests to the management addresses, whose longest is one of `Limits.json_body_bytes`."""
 
 _UNCOUNTED_SHARE: Final = 8
-"""One part in this many of the memory is for what no budget counts: sockets, and gaps between what is allocated."""
+_CONNECTION_BYTES: Final = 16 * KIB
+"""One part in this many of the memory, and at least this much for each connection, is for what no budget counts:
+sockets and their buffers, and gaps between what is allocated."""
 
 _UNUSED_ADDRESSES: Final = 256 * MIB
 """Addresses of a process that are never memory: stacks of threads, and files that are mapped."""
 
-_STEPS: Final = 1024
+_MAX_LONG_QUERIES: Final = 16
+"""More would only take the processors from each other."""
+
+_LEAST_BACKLOG: Final = 64
+_MOST_BACKLOG: Final = 4096
+"""Linux's own limit, ``net.core.somaxconn``."""
 
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _OWN_CGROUPS: Final = Path("/proc/self/cgroup")
 _UNIFIED: Final = ""
 
 
-def allowed_bytes(settings: Settings) -> int:
-    """Return the most memory that the settings let all processes of a gateway use together.
+class _Budget(NamedTuple):
+    """A part of the memory: what each process needs at least, and its share of what is left when all have that.
 
-    A change may take twice its budget while it is stored, and unread responses half more than theirs, or in each
-    process two of the longest answers.
+    Attributes:
+        least: The least budget of a process, in bytes.
+        sixteenths: The share of the rest; those of all budgets are 16 together.
+        copies: The memory that one byte of the budget takes at most.
     """
-    answer = max(LONGEST_ANSWER_BYTES, settings.batch_answer_bytes)
-    workers = settings.workers
-    processes = 1 if workers == 1 else workers + 1  # with the owner of the store
-    return (
-        processes * _PROCESS_BYTES
-        + workers * (settings.worker_threads + 1) * _SPARE_BYTES  # the event loop answers, too
-        + _FREED_BYTES
-        + settings.cache_bytes
-        + settings.payload_cache_bytes
-        + settings.store_cache_bytes
-        + _WRITE_BUFFER_BYTES
-        + settings.buffered_bytes
-        + workers * replace(settings, buffered_bytes=settings.buffered_bytes // workers).hot_buffered_bytes
-        + 2 * settings.change_bytes
-        + max(settings.unsent_bytes * 3 // 2, workers * _UNREAD_ANSWERS * answer)
-        + -(-settings.long_queries // workers) * workers * ANSWER_COPIES * answer
+
+    least: int
+    sixteenths: int
+    copies: Fraction = Fraction(1)
+
+
+_BUDGETS: Final = {
+    "cache_bytes": _Budget(8 * MIB, 4),
+    "store_cache_bytes": _Budget(4 * MIB, 1),
+    "payload_cache_bytes": _Budget(4 * MIB, 1),
+    "change_bytes": _Budget(16 * MIB, 5, Fraction(2)),  # a change takes twice its budget while it is stored
+    "buffered_bytes": _Budget(16 * MIB, 2),
+    "hot_body_bytes": _Budget(8 * MIB, 1),
+    "unsent_bytes": _Budget(34 * MIB, 1, Fraction(3, 2)),  # two of the longest answers fit into half more than this
+    "long_queries": _Budget(_QUERY_BYTES, 1),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """Every limit of one serving process. Sizes are in bytes, times in seconds.
+
+    `of` derives them from the settings. What has a default does not depend on those. With several workers each has an
+    equal part of what is limited for all together.
+    """
+
+    cache_bytes: int
+    """Parsed pages. Four sixteenths of the memory that is left when every budget has the least that it needs."""
+
+    store_cache_bytes: int
+    """RocksDB's block cache. A sixteenth of that memory; the process that owns the store of workers has a part too."""
+
+    payload_cache_bytes: int
+    """Small payloads. A sixteenth of that memory."""
+
+    change_bytes: int
+    """Root creations, imports and mutations in progress. Half of five sixteenths: each may take twice as much."""
+
+    buffered_bytes: int
+    """Request bodies that the application reads. Two sixteenths of that memory."""
+
+    hot_body_bytes: int
+    """Request bodies that the front reads. A sixteenth of that memory."""
+
+    unsent_bytes: int
+    """Responses that clients have not read. Two thirds of a sixteenth: they may be half more for a moment."""
+
+    long_queries: int
+    """Queries of over a millisecond at once, in the front, and as many in the application. A sixteenth of that memory,
+    by five times the longest answer; at most 16 for all workers."""
+
+    connections: int
+    """Open connections. The setting, and no more than the process may open files for (`fit_descriptors`)."""
+
+    backlog: int
+    """Connections waiting to be accepted. As many as there may be, from 64 to the 4,096 that Linux allows."""
+
+    roots_body_bytes: int
+    """Largest JSON body of a new root. 256 MiB, and no more than all bodies."""
+
+    mutation_body_bytes: int
+    """Largest body of a mutation. 64 MiB, and no more than all bodies."""
+
+    verify_body_bytes: int
+    """Largest body of the verify routes. 24 MiB (16 MiB of proof), and no more than all bodies in the front."""
+
+    heavy_requests: int
+    """Root creations, mutations and CARs in memory of over 1 MiB at once. Two for all workers."""
+
+    cars_at_once: int
+    """Spooled CARs that are checked and stored at once; more wait. Two for all workers: the disk is the limit."""
+
+    builds: int
+    """Bodies of lines of arcs in progress. Eight for all workers: each takes an eighth of the memory for bodies."""
+
+    build_spool_bytes: int
+    """Temporary files that sort lines of arcs. 64 GiB for all workers."""
+
+    car_exports: int
+    """CAR exports in progress. Sixteen for all workers: each reads ahead of its client."""
+
+    payload_streams: int
+    """Answers of many payloads or pages in progress. 64 for all workers, which read ahead less than exports."""
+
+    held_roots: int = 65_536
+    """Roots remembered as held. A constant: 100 bytes each."""
+
+    node_budget: int = 2000
+    """Tree nodes that a query visits before it moves to a thread. A constant: about a millisecond."""
+
+    worker_threads: int = _WORKER_THREADS
+    """Threads for long queries, root creations and mutations. A constant."""
+
+    store_threads: int = 4
+    """Concurrent reads of the store. A constant."""
+
+    max_nodes: int = 1_000_000
+    """Tree nodes that a query, or all of a batch, may visit; mutations 16 times. A constant: about half a second."""
+
+    operation_seconds: float = 30.0
+    """Time limit of a query or mutation. A constant."""
+
+    store_seconds: float = 5.0
+    """Time limit of the store for a health check. A constant."""
+
+    json_body_bytes: int = MIB
+    """Largest body of a request that has no other limit here. A constant."""
+
+    resolve_batch_body_bytes: int = 8 * MIB
+    """Largest body of a batch of resolves. A constant: 1,000 of the longest paths."""
+
+    batch_answer_bytes: int = 16 * MIB
+    """Largest response to a batch of resolves. A constant: less than the longest listing."""
+
+    payload_bytes: int = 64 * MIB
+    """Largest payload. A constant, so that what one gateway stores every other may have."""
+
+    car_bytes: int = 4 * GIB
+    """Largest CAR of an import, which is spooled. A constant."""
+
+    car_blocks: int = 4_000_000
+    """Blocks in a CAR. A constant: each takes 60 bytes, which count as a change."""
+
+    build_body_bytes: int = 16 * GIB
+    """Largest body of lines of arcs. A constant."""
+
+    header_bytes: int = 32 * KIB
+    """Largest request head (request line and headers), and trailers. A constant."""
+
+    header_seconds: float = 10.0
+    """Time for a request head to arrive. A constant."""
+
+    min_rate_bytes: int = KIB
+    """Bytes per second that a client has to send of a body, or read of a response. A constant."""
+
+    rate_grace_seconds: float = 10.0
+    """Time before the minimum rate applies. A constant."""
+
+    body_idle_seconds: float = 20.0
+    """Idle timeout of a body that was fast enough before. A constant."""
+
+    body_seconds: float = 600.0
+    """Time for a whole request body to arrive. A constant."""
+
+    drain_seconds: float = 30.0
+    """Time to discard the rest of a rejected body. A constant."""
+
+    write_seconds: float = 60.0
+    """Idle timeout of a client that read fast enough before. A constant."""
+
+    keep_alive_seconds: int = 30
+    """Idle timeout of a connection between requests. A constant."""
+
+    @classmethod
+    def of(cls, settings: Settings, available: int | None = None) -> Self:
+        """Derive the limits of each of the processes that serve clients with these settings.
+
+        Args:
+            settings: The settings, of which ``memory``, ``connections`` and ``workers`` count.
+            available: The memory that there is; `available_bytes` if None.
+
+        Raises:
+            InvalidInput: If ``memory`` is less than is needed (`least_bytes`); the message says how much that is.
+            Unavailable: The same if ``memory`` is not set, and there is not as much.
+        """
+        workers, memory = settings.workers, memory_of(settings, available)
+        rest = _usable(memory, settings.connections) - _needed(settings)
+
+        def budget(name: str) -> int:
+            least, sixteenths, copies = _BUDGETS[name]
+            share = Fraction(rest * sixteenths, 16 * _processes_with(name, settings))
+            return int((least * copies + share) / copies) // MIB * MIB
+
+        def part(total: int) -> int:
+            return -(-total // workers)
+
+        buffered, hot_bodies = budget("buffered_bytes"), budget("hot_body_bytes")
+        connections = part(settings.connections)
+        return cls(
+            cache_bytes=budget("cache_bytes"),
+            store_cache_bytes=budget("store_cache_bytes"),
+            payload_cache_bytes=budget("payload_cache_bytes"),
+            change_bytes=budget("change_bytes"),
+            buffered_bytes=buffered,
+            hot_body_bytes=hot_bodies,
+            unsent_bytes=budget("unsent_bytes"),
+            long_queries=min(budget("long_queries") // _QUERY_BYTES, part(_MAX_LONG_QUERIES)),
+            connections=connections,
+            backlog=min(_MOST_BACKLOG, max(_LEAST_BACKLOG, connections)),
+            roots_body_bytes=min(256 * MIB, buffered),
+            mutation_body_bytes=min(64 * MIB, buffered),
+            verify_body_bytes=min(24 * MIB, hot_bodies),
+            heavy_requests=part(2),
+            cars_at_once=part(2),
+            builds=part(8),
+            build_spool_bytes=part(64 * GIB),
+            car_exports=part(16),
+            payload_streams=part(64),
+        )
+
+    @staticmethod
+    def share_of_address(limit: int) -> int:
+        """Return how much of a limit one address may use: half, and at least 1."""
+        return max(1, limit // 2)
+
+    @property
+    def build_run_bytes(self) -> int:
+        """Memory of one run of arcs that are sorted: a small part of the memory for bodies, and 4 MiB at most."""
+        return min(4 * MIB, max(64 * KIB, self.buffered_bytes // 32))
+
+
+def memory_of(settings: Settings, available: int | None = None) -> int:
+    """Return the memory that all processes of a gateway may use together: the setting, or a quarter of what there is.
+
+    Where a quarter does not suffice, it is what is needed. The arguments and the errors are those of `Limits.of`.
+    """
+    least = least_bytes(settings)
+    needs = (
+        f"{-(-least // MIB)}MiB for {settings.connections} connections and {settings.workers} "
+        f"worker{'s' if settings.workers > 1 else ''}"
     )
+    if settings.memory:
+        if settings.memory < least:
+            raise InvalidInput(f"setting memory is {settings.memory // MIB}MiB, expected at least {needs}")
+        return settings.memory
+    if available is None:
+        available = available_bytes(workers=settings.workers)
+    if available < least:
+        raise Unavailable(f"the process may use {available // MIB} MiB of memory; a gateway needs at least {needs}")
+    return max(least, available // 4)
+
+
+def least_bytes(settings: Settings) -> int:
+    """Return the least memory with which a gateway starts, in bytes: it grows with its connections and workers."""
+    needed = _needed(settings)
+    return max(
+        needed + settings.connections * _CONNECTION_BYTES,
+        -(-needed * _UNCOUNTED_SHARE // (_UNCOUNTED_SHARE - 1)),
+    )
+
+
+def warn_of_memory(settings: Settings) -> None:
+    """Log a warning if the setting is more than there is: the system may then end the process."""
+    available = available_bytes(workers=settings.workers)
+    if settings.memory > available:
+        _log.warning(
+            "COREGW_MEMORY allows %d MiB, and the process has %d MiB: lower it, or give the process more",
+            settings.memory // MIB,
+            available // MIB,
+        )
 
 
 def available_bytes(
@@ -119,61 +353,30 @@ def available_bytes(
     return min(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *in_processes, *_limits(own, top))
 
 
-def fit_defaults(settings: S, given: Collection[str], available: int | None = None) -> S:
-    """Return settings that allow no more memory than there is, or as little more as possible.
-
-    All budgets that nobody has set are lowered in the same proportion, each at most to what a process needs, and the
-    largest bodies to what fits into the budget for them.
-
-    Args:
-        settings: The settings, with defaults for machines with enough memory.
-        given: The names of those that are not left at their defaults, which stay as they are.
-        available: The memory that there is; `available_bytes` if None.
-    """
-    if available is None:
-        available = available_bytes(workers=settings.workers)
-    usable = _usable(available)
-    least = {name: size * settings.workers for name, size in _LEAST.items()}
-    set_bodies = [getattr(settings, name) * settings.workers for name in _BODIES if name in given]
-    least["buffered_bytes"] = max([least["buffered_bytes"], *set_bodies])
-
-    def lowered(step: int) -> S:
-        changed = {}
-        for name, floor in least.items():
-            default = getattr(settings, name)
-            if name not in given:
-                unit = MIB if name.endswith("_bytes") else 1
-                changed[name] = min(default, max(floor, default * step // _STEPS // unit * unit))
-        if "buffered_bytes" in changed and changed["buffered_bytes"] < settings.buffered_bytes:
-            share = changed["buffered_bytes"] // settings.workers // MIB * MIB
-            changed |= {name: min(getattr(settings, name), share) for name in _BODIES if name not in given}
-        return replace(settings, **changed)
-
-    if allowed_bytes(settings) <= usable:
-        return settings
-    return lowered(max(0, bisect_right(range(_STEPS), usable, key=lambda step: allowed_bytes(lowered(step))) - 1))
+def _usable(memory: int, connections: int) -> int:
+    """Return the memory without the part that no budget counts."""
+    return memory - max(memory // _UNCOUNTED_SHARE, connections * _CONNECTION_BYTES)
 
 
-def lowered_defaults(settings: Settings, fitted: Settings) -> list[str]:
-    """Return the names of the settings that `fit_defaults` has lowered."""
-    return [each.name for each in fields(settings) if getattr(fitted, each.name) != getattr(settings, each.name)]
+def _needed(settings: Settings) -> int:
+    """Return the memory that the processes take, and the least of all budgets."""
+    workers = settings.workers
+    processes = 1 if workers == 1 else workers + 1  # with the owner of the store
+    budgets = sum(int(each.least * each.copies) * _processes_with(name, settings) for name, each in _BUDGETS.items())
+    return (
+        processes * _PROCESS_BYTES
+        + workers * (_WORKER_THREADS + 1) * _SPARE_BYTES  # the event loop answers, too
+        + _FREED_BYTES
+        + _WRITE_BUFFER_BYTES
+        + MANAGEMENT_BYTES
+        + budgets
+    )
 
 
-def check_memory(settings: Settings) -> None:
-    """Log a warning if the settings allow more memory than there is: the system may then end the process."""
-    allowed, available = allowed_bytes(settings), available_bytes(workers=settings.workers)
-    if allowed > _usable(available):
-        _log.warning(
-            "the settings allow %d MiB of memory, and the process has %d MiB, of which an eighth is for what they "
-            "do not limit: lower COREGW_CHANGE_BYTES (%d MiB count twice), COREGW_BUFFERED_BYTES (%d MiB) or "
-            "COREGW_CACHE_BYTES (%d MiB), or give it more memory",
-            *(each // MIB for each in (allowed, available)),
-            *(each // MIB for each in (settings.change_bytes, settings.buffered_bytes, settings.cache_bytes)),
-        )
-
-
-def _usable(available: int) -> int:
-    return available - available // _UNCOUNTED_SHARE
+def _processes_with(name: str, settings: Settings) -> int:
+    """Return how many processes have a part of a budget."""
+    has_owner = name == "store_cache_bytes" and settings.workers > 1
+    return settings.workers + 1 if has_owner else settings.workers
 
 
 def _limits(own: Path, top: Path) -> Iterator[int]:

@@ -3,71 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from litestar.enums import ScopeType
 
-from coregw.errors import InvalidInput
 from coregw.gateway.limits.arrival import Arrival
 
 if TYPE_CHECKING:
     from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
-__all__ = ["LOOPBACK", "Peer", "Peers", "Proxies", "peer_of"]
+    from coregw._core import Proxies
+
+__all__ = ["LOOPBACK", "Peer", "Peers", "peer_of"]
 
 LOOPBACK: Final = "127.0.0.0/8,::1"
-"""The default of `Proxies`: a proxy on this machine, whose clients all come from one address."""
+"""The default of `coregw._core.Proxies`: a proxy on this machine, whose clients all come from one address."""
 
 _STATE: Final = "coregw.peer"
-_NONE: Final = "none"
-_SUBNET_BITS: Final = 64
-"""The part of an IPv6 address that is one subscriber's network; the rest is its own choice."""
-
-_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
-class Proxies:
-    """The addresses that many clients share, so that no limit per address applies to them.
-
-    Args:
-        text: Addresses and networks, separated by commas, or ``none``.
-
-    Raises:
-        InvalidInput: If one of them is neither; the message names the setting.
-    """
-
-    def __init__(self, text: str) -> None:
-        items = [item.strip() for item in text.split(",")] if text != _NONE else []
-        self._networks = [_network(item) for item in items]
-
-    def key_of(self, host: str | None) -> str | None:
-        """Return what limits count a client under: its IPv4 address or IPv6 /64 network; None if no limit applies.
-
-        Args:
-            host: The client's address; None, or anything but an IP address, for a Unix socket.
-        """
-        try:
-            address = ipaddress.ip_address((host or "").partition("%")[0])
-        except ValueError:
-            return None
-        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-            address = address.ipv4_mapped
-        if any(address in network for network in self._networks):
-            return None
-        if address.version == 4:
-            return str(address)
-        return str(ipaddress.ip_network((address, _SUBNET_BITS), strict=False))
-
-
-def _network(text: str) -> _Network:
-    try:
-        return ipaddress.ip_network(text)
-    except ValueError:
-        expected = "addresses or networks such as 10.0.0.5 or 10.0.0.0/24, or none"
-        raise InvalidInput(f"setting proxies has {text!r:.100}, expected {expected}") from None
 
 
 class Peer:

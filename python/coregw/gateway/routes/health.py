@@ -29,7 +29,7 @@ async def healthz(request: Request[Any, Any, Any]) -> Reply:
     gateway = Gateway.of(request)
     query_parameters(request.scope)
     try:
-        async with asyncio.timeout(gateway.settings.store_seconds):
+        async with asyncio.timeout(gateway.limits.store_seconds):
             healthy = await gateway.engine.healthy()
     except TimeoutError:
         raise Unavailable("the store does not respond") from None

@@ -84,7 +84,7 @@ async def get_root(request: Request[Any, Any, Any], root: FromPath[str]) -> Repl
 async def get_pages(request: Request[Any, Any, Any]) -> Reply:
     """``POST /v1/pages/car``, streamed. A failure during the stream closes the connection."""
     gateway, peer = Gateway.of(request), peer_of(request.scope)
-    async with gateway.json_body(request.scope, request.receive, gateway.settings.json_body_bytes) as body:
+    async with gateway.json_body(request.scope, request.receive, gateway.limits.json_body_bytes) as body:
         chunks = await gateway.engine.objects.pages(body)
     gateway.payload_streams.make_room(peer)
     parts = gateway.payload_streams.occupy(gated(chunks, gateway.chunk_reads), peer)

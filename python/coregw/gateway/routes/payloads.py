@@ -58,7 +58,7 @@ async def put_payload(request: Request[Any, Any, Any]) -> Reply:
     parameters = query_parameters(scope, "codec", "hash")
     check_payload_type(scope)
     codec, hash_name = parameters.get("codec", "raw"), parameters.get("hash", "sha2-256")
-    limit, length = gateway.settings.payload_bytes, declared_length(scope)
+    limit, length = gateway.limits.payload_bytes, declared_length(scope)
     payloads = gateway.engine.payloads
     if length is not None and length <= _MAX_SHORT_BYTES:
         cid = await payloads.put_whole(gateway.bodies.whole(scope, request.receive, limit), codec, hash_name)
@@ -83,7 +83,7 @@ async def put_payload(request: Request[Any, Any, Any]) -> Reply:
 async def get_payloads(request: Request[Any, Any, Any]) -> Reply:
     """``POST /v1/cas/car``, streamed. A failure during the stream closes the connection."""
     gateway, peer = Gateway.of(request), peer_of(request.scope)
-    async with gateway.json_body(request.scope, request.receive, gateway.settings.json_body_bytes) as body:
+    async with gateway.json_body(request.scope, request.receive, gateway.limits.json_body_bytes) as body:
         chunks = await gateway.engine.cars.export_payloads(body)
     gateway.payload_streams.make_room(peer)
     parts = gateway.payload_streams.occupy(gated(chunks, gateway.chunk_reads), peer)
@@ -106,7 +106,7 @@ async def get_payloads(request: Request[Any, Any, Any]) -> Reply:
 async def has_payloads(request: Request[Any, Any, Any]) -> Reply:
     """``POST /v1/cas/has``, which never stores anything. Any body that is not declared as JSON is binary."""
     gateway, scope = Gateway.of(request), request.scope
-    limit, renews = gateway.settings.json_body_bytes, gateway.write_access.allows(scope)
+    limit, renews = gateway.limits.json_body_bytes, gateway.write_access.allows(scope)
     if has_media_type(scope, f"{JSON}; charset=utf-8"):
         async with gateway.json_body(scope, request.receive, limit) as body:
             return json_reply(await gateway.engine.payloads.batch_held(body, renews=renews))

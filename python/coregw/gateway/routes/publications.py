@@ -117,7 +117,7 @@ async def _list(request: Request[Any, Any, Any], scope: str) -> Reply:
 
 async def _publish(request: Request[Any, Any, Any], scope: str) -> Reply:
     gateway = Gateway.of(request)
-    async with gateway.json_body(request.scope, request.receive, gateway.settings.json_body_bytes) as body:
+    async with gateway.json_body(request.scope, request.receive, gateway.limits.json_body_bytes) as body:
         wanted = decode(body, PublishRequest)
     expected = None if wanted.expected_revision is UNSET else wanted.expected_revision
     required = _required_revision(request)
@@ -207,7 +207,7 @@ async def freeze(request: Request[Any, Any, Any], scope_name: FromPath[str], nam
     """
     gateway = Gateway.of(request)
     query_parameters(request.scope)
-    async with gateway.bodies.whole(request.scope, request.receive, gateway.settings.json_body_bytes) as body:
+    async with gateway.bodies.whole(request.scope, request.receive, gateway.limits.json_body_bytes) as body:
         if body:
             raise InvalidInput("a freeze request has no body; nothing was frozen")
     return _record_reply(await gateway.engine.publications.freeze(scope_name, name))
@@ -254,7 +254,7 @@ async def prove(request: Request[Any, Any, Any], scope_name: FromPath[str], name
 async def sign(request: Request[Any, Any, Any], scope_name: FromPath[str], name: FromPath[str]) -> Reply:
     """``POST /admin/v1/scopes/{scope}/roots/{name}/checkpoint``."""
     gateway = Gateway.of(request)
-    async with gateway.json_body(request.scope, request.receive, gateway.settings.json_body_bytes) as body:
+    async with gateway.json_body(request.scope, request.receive, gateway.limits.json_body_bytes) as body:
         signed = decode(body, SignedCheckpoint)
     return _reply(await gateway.engine.publications.sign(scope_name, name, signed.checkpoint))
 

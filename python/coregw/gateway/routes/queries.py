@@ -76,7 +76,7 @@ _ROLE: Final = {"X-Core-Verification-Role": "Always `diagnostic`: no substitute 
 
 async def _query(request: Request[Any, Any, Any], run: Callable[[bytes], Awaitable[bytes]]) -> Reply:
     gateway = Gateway.of(request)
-    async with gateway.json_body(request.scope, request.receive, gateway.settings.json_body_bytes) as body:
+    async with gateway.json_body(request.scope, request.receive, gateway.limits.json_body_bytes) as body:
         return json_reply(await run(body))
 
 
@@ -111,7 +111,7 @@ async def resolve(request: Request[Any, Any, Any]) -> Reply:
 async def resolve_batch(request: Request[Any, Any, Any]) -> Reply:
     """``POST /v1/resolve/batch``."""
     gateway = Gateway.of(request)
-    async with gateway.json_body(request.scope, request.receive, gateway.settings.resolve_batch_body_bytes) as body:
+    async with gateway.json_body(request.scope, request.receive, gateway.limits.resolve_batch_body_bytes) as body:
         return json_reply(await gateway.engine.resolve_batch(body))
 
 
@@ -147,7 +147,7 @@ async def read(request: Request[Any, Any, Any]) -> Reply:
 async def map_proof(request: Request[Any, Any, Any]) -> Reply:
     """``POST /v1/map-proof``."""
     gateway, is_bare = Gateway.of(request), preferred(request.scope, JSON, OCTETS) == 1
-    async with gateway.json_body(request.scope, request.receive, gateway.settings.json_body_bytes) as body:
+    async with gateway.json_body(request.scope, request.receive, gateway.limits.json_body_bytes) as body:
         answer = await gateway.engine.map_proof(body, bare=is_bare)
     return Reply(answer, media_type=OCTETS if is_bare else JSON, headers=_VARY)
 
@@ -207,7 +207,7 @@ async def verify_read(request: Request[Any, Any, Any]) -> Reply:
 async def _verdict(request: Request[Any, Any, Any], verify: Callable[[bytes], Awaitable[bytes]]) -> Reply:
     """Verify the result in an envelope. A malformed envelope or request is a 400, an invalid result a verdict."""
     gateway = Gateway.of(request)
-    async with gateway.json_body(request.scope, request.receive, gateway.settings.verify_body_bytes) as body:
+    async with gateway.json_body(request.scope, request.receive, gateway.limits.verify_body_bytes) as body:
         return json_reply(await verify(body))
 
 

@@ -71,23 +71,23 @@ async def create_root(request: Request[Any, Any, Any]) -> Reply:
     gateway = Gateway.of(request)
     if has_media_type(request.scope, f"{JSON_LINES}; charset=utf-8"):
         return json_reply(await _build(gateway, request), 201)
-    async with gateway.json_body(request.scope, request.receive, gateway.settings.roots_body_bytes) as body:
+    async with gateway.json_body(request.scope, request.receive, gateway.limits.roots_body_bytes) as body:
         created = await gateway.engine.create_root(body)
     return json_reply(created, 201)
 
 
 async def _build(gateway: Gateway, request: Request[Any, Any, Any]) -> bytes:
     """Create a map of lines of arcs, however many."""
-    settings = gateway.settings
+    limits = gateway.limits
     suite = query_parameters(request.scope, *_ROOT_QUERY).get("suite", "sha2-256")
     if suite not in ("sha2-256", "blake3"):
         raise InvalidInput(f"query parameter 'suite' is {suite!r:.100}, expected sha2-256 or blake3")
     check_content_coding(request.scope)
     slot = gateway.builds.take(peer_of(request.scope), arrival_of(request.scope))
     try:
-        buffered = _RUNS * settings.build_run_bytes
+        buffered = _RUNS * limits.build_run_bytes
         body = gateway.bodies.streamed(
-            request.scope, request.receive, settings.build_body_bytes, buffered=buffered, factor=_ARCS_MEMORY_FACTOR
+            request.scope, request.receive, limits.build_body_bytes, buffered=buffered, factor=_ARCS_MEMORY_FACTOR
         )
         with body as chunks:
             return await gateway.engine.builds.build_root(chunks, suite)
@@ -118,7 +118,7 @@ async def _build(gateway: Gateway, request: Request[Any, Any, Any]) -> bytes:
 async def mutate(request: Request[Any, Any, Any], root: FromPath[str]) -> Reply:
     """``POST /v1/roots/{root}/mutations``."""
     gateway = Gateway.of(request)
-    async with gateway.json_body(request.scope, request.receive, gateway.settings.mutation_body_bytes) as body:
+    async with gateway.json_body(request.scope, request.receive, gateway.limits.mutation_body_bytes) as body:
         receipt = await gateway.engine.mutate(root, body)
     return json_reply(receipt, 201)
 
@@ -235,14 +235,14 @@ async def take_car(request: Request[Any, Any, Any]) -> Reply:
     version = _declared_version(request)
     length = declared_length(request.scope)
     if length is not None and length <= MAX_WHOLE_CAR_BYTES:
-        async with gateway.bodies.whole(request.scope, request.receive, gateway.settings.car_bytes) as whole:
+        async with gateway.bodies.whole(request.scope, request.receive, gateway.limits.car_bytes) as whole:
             return json_reply(await gateway.engine.cars.import_whole(whole, version=version), 201)
     slot = gateway.imports.take(peer_of(request.scope), arrival_of(request.scope))
     try:
         body = gateway.bodies.streamed(
             request.scope,
             request.receive,
-            gateway.settings.car_bytes,
+            gateway.limits.car_bytes,
             buffered=_MAX_BUFFERED_BYTES,
             factor=_CAR_MEMORY_FACTOR,
         )

@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from urllib.parse import unquote_plus
 from uuid import UUID, uuid4
 
 import msgspec
@@ -31,7 +32,7 @@ from coregw.undecodable import UNDECODABLE
 if TYPE_CHECKING:
     from coregw.store.postgres.bucket import BucketChunks
 
-__all__ = ["UNSAFE", "check_server", "identify", "parse_unsafe"]
+__all__ = ["UNSAFE", "check_server", "identify", "split_unsafe"]
 
 logger = logging.getLogger("coregw.store")
 
@@ -45,6 +46,8 @@ UNSAFE: Final = {
     "standbys": "standbys follow, but synchronous_standby_names is empty: promoting one may lose acknowledged writes",
 }
 """What a database may do only if it is allowed, and what can be lost then."""
+
+_PARAMETER: Final = "unsafe"
 
 _QUERY: Final = """
 SELECT current_setting('server_version_num')::int AS version, pg_is_in_recovery() AS is_standby,
@@ -87,16 +90,22 @@ class _Server(NamedTuple):
     used: int
 
 
-def parse_unsafe(text: str) -> frozenset[str]:
-    """Parse a list of names of `UNSAFE`, separated by commas, or ``none``.
+def split_unsafe(url: str) -> tuple[str, frozenset[str]]:
+    """Return the address of a database as asyncpg takes it, and the names of `UNSAFE` that its ``unsafe`` lists.
 
     Raises:
         InvalidInput: A name is not known.
     """
-    names = frozenset(filter(None, (name.strip() for name in text.split(",")))) - {"none"}
+    location, question, query = url.partition("?")
+    options = [option.partition("=") for option in query.split("&")]
+    lists = [unquote_plus(value) for name, _, value in options if name == _PARAMETER]
+    if not lists:
+        return url, frozenset()
+    names = frozenset(name.strip() for each in lists for name in each.split(","))
     if unknown := sorted(names - UNSAFE.keys()):
-        raise InvalidInput(f"{unknown[0]!r} is not one of {', '.join(UNSAFE)} or none")
-    return names
+        raise InvalidInput(f"the address of the store has unsafe={unknown[0]}, expected names of {', '.join(UNSAFE)}")
+    others = "&".join("".join(option) for option in options if option[0] != _PARAMETER)
+    return f"{location}{question if others else ''}{others}", names
 
 
 async def check_server(database: ConnectionPool, allowed: Collection[str], connections: int) -> None:
@@ -119,9 +128,9 @@ async def check_server(database: ConnectionPool, allowed: Collection[str], conne
         raise Unavailable("the database is a standby, which accepts no writes; name the primary in the address")
     if server.used + connections > server.connections:
         raise Unavailable(
-            f"this gateway opens {connections} more connections (store_connections for each of its workers), "
+            f"this gateway opens {connections} more connections (as many for each of its workers), "
             f"{server.used} are in use, and the database allows {server.connections}: raise its max_connections, or "
-            "lower store_connections or workers"
+            "lower workers"
         )
     if 2 * (server.used + connections) > server.connections:
         logger.warning(
@@ -131,8 +140,8 @@ async def check_server(database: ConnectionPool, allowed: Collection[str], conne
         )
     for name in _unsafe(server):
         if name not in allowed:
-            raise Unavailable(f"{UNSAFE[name]}. Change the database, or allow it with COREGW_STORE_UNSAFE={name}")
-        logger.warning("allowed by COREGW_STORE_UNSAFE: %s", UNSAFE[name])
+            raise Unavailable(f"{UNSAFE[name]}. Change the database, or allow it with unsafe={name} in its address")
+        logger.warning("allowed by unsafe in the address of the store: %s", UNSAFE[name])
 
 
 async def identify(

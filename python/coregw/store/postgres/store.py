@@ -3,7 +3,7 @@
 # ruff: noqa: D102 - the protocol documents the methods
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -14,7 +14,7 @@ from coregw.errors import CoregwError, RootNotFound, Unavailable
 from coregw.store.addresses import check_database_address, masked
 from coregw.store.ages import Expiries
 from coregw.store.collection import Identity, Usage
-from coregw.store.postgres.checks import check_server, identify
+from coregw.store.postgres.checks import check_server, identify, split_unsafe
 from coregw.store.postgres.collection import PostgresCollection, Upkeep
 from coregw.store.postgres.connections import ConnectionPool, Query, Replicas, columns
 from coregw.store.postgres.guides import DESCENTS_ON_PRIMARY, Guides, guide_columns
@@ -106,7 +106,6 @@ async def open_store(
     processes: int = 1,
     quota_bytes: int | None = None,
     slice_seconds: float = 300.0,
-    unsafe: Collection[str] = (),
     adopt: bool = False,
 ) -> PostgresStore:
     """Open the store in a database, and create or migrate its tables.
@@ -115,7 +114,8 @@ async def open_store(
         url: The address ``postgresql://USER[:PASSWORD]@HOST[:PORT]/DATABASE``. Several hosts, separated by commas, are
             the servers of one cluster: writes go to the primary, reads of pages to a standby first. Options of libpq
             follow a question mark, such as ``sslmode=verify-full``; others are settings of the sessions, such as
-            ``search_path=NAME``.
+            ``search_path=NAME``. ``unsafe=NAME[,NAME]`` is ours: what the database may do although it can lose data
+            (`coregw.store.postgres.checks.UNSAFE`).
         bucket: The address of a bucket for chunks (`coregw.store.addresses.BucketAddress`); None keeps them in
             the database. Every gateway on a store uses the same.
         connections: The maximum number of connections of this process, at least 2. A garbage collection uses one
@@ -124,7 +124,6 @@ async def open_store(
         quota_bytes: What the rows and payloads of all gateways may take together, about; None for no limit.
         slice_seconds: How exactly it is remembered when pages were put. The coarsest of all gateways applies.
         adopt: Whether the database takes the place of another incarnation of the store, which has claimed the bucket.
-        unsafe: What the database may do although it can lose data (`coregw.store.postgres.checks.UNSAFE`).
 
     Raises:
         InvalidInput: An address is malformed, a newer version of coregw has migrated the tables, or the bucket is that
@@ -132,6 +131,7 @@ async def open_store(
         Unavailable: The database or the bucket does not answer, refuses us, or is not fit for a store.
     """
     check_database_address(url)
+    url, unsafe = split_unsafe(url)
     bucket_chunks = None if bucket is None else _open_bucket(bucket)
     database = await ConnectionPool.connect(url, max(2, connections))
     try:

@@ -48,6 +48,8 @@ pub struct Control {
     pub after_read: Option<Box<dyn FnOnce() + Send>>,
     /// Batches that were read.
     pub visits: usize,
+    /// The sizes of the chunks that were read.
+    pub chunk_sizes: Vec<u64>,
     is_closed: bool,
 }
 
@@ -77,6 +79,7 @@ impl Store {
             }
             control.permits = control.permits.map(|permits| permits.saturating_sub(1));
             control.visits += 1;
+            control.chunk_sizes.extend(batch.chunks.iter().map(|(_, range)| range.end - range.start));
             let found: Result<Found, Failure> = control.stored.read(&batch);
             let after_read = control.after_read.take();
             drop(control);
