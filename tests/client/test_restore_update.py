@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from coregw import encode_attributes
+import serving
+from coregw import _core, encode_attributes
 from coregw.client import AsyncClient, Client
 from coregw.client.folders import restore as restoring
 from coregw.client.folders.restore import Deletion, Extras, Restored, restore_folder
@@ -314,3 +315,30 @@ def test_a_private_folder_is_private_when_it_is_moved_into_a_destination(
         (tmp_path / "dest" / "private" / "x").unlink()
         (tmp_path / "dest" / "private").rmdir()
     assert modes == [0o700, 0o700]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user, to whom modes matter")
+def test_rights_to_a_folder_are_given_for_a_while(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    folder = own / "folder"
+    folder.mkdir(parents=True)
+    folder.chmod(0o555)
+    for each in (own, folder):
+        os.chown(each, serving.NOBODY, serving.NOBODY)
+    above = os.open(own, os.O_RDONLY)
+    place = Path(f"/proc/self/fd/{above}/folder")
+
+    def change() -> str:
+        rights = _core.FolderRights(place)
+        during = stat.S_IMODE(place.stat().st_mode)
+        place.chmod(0o1750)  # somebody takes rights of others, and sets the sticky bit
+        rights.close()
+        rights.close()
+        return f"{during:o} {stat.S_IMODE(place.stat().st_mode):o}"
+
+    assert serving.as_nobody(change) == "755 1550"
+    folder.chmod(0o555)
+    _core.FolderRights(folder)  # root needs none
+    _core.FolderRights(own / "absent").close()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o555
+    os.close(above)

@@ -364,7 +364,7 @@ def _prepare(weed: str, master: str, path: Path) -> str:
 
 def _has_bucket(endpoint: str) -> bool:
     from coregw.errors import Unavailable
-    from coregw.store.postgres.bucket import BucketChunks
+    from coregw.store.buckets import BucketChunks
 
     async def check() -> bool:
         try:

@@ -16,9 +16,9 @@ import pytest
 import serving
 from coregw.errors import InvalidInput, Unavailable
 from coregw.store import Table
+from coregw.store.buckets import BucketChunks
 from coregw.store.collection import Identity
 from coregw.store.postgres import open_store
-from coregw.store.postgres.bucket import BucketChunks
 from network import tls_front
 from postgres_support import new_bucket, new_schema
 from servers import Bucket, Postgres, folder, free_port, postgres, require_wanted, unprivileged

@@ -37,6 +37,10 @@ from coregw.tlog.tree import Node, consistency_path, cover, inclusion_path, leaf
 from coregw.undecodable import UNDECODABLE
 
 __all__ = [
+    "CHECKPOINTS",
+    "LOG",
+    "NEWEST",
+    "REVISIONS",
     "NameLog",
     "Record",
     "RecordTable",
@@ -52,7 +56,6 @@ __all__ = [
     "require_unfrozen",
     "restored_record",
     "revision_key",
-    "revision_prefix",
     "root_of_rows",
     "rows_of_history",
     "scope_prefix",
@@ -88,6 +91,18 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 # --- layout -----------------------------------------------------------------------------------------------------------
 
+NEWEST: Final = b"n"
+"""The first byte of the keys of newest revisions."""
+
+REVISIONS: Final = b"r"
+"""The first byte of the keys of revisions."""
+
+CHECKPOINTS: Final = b"c"
+"""The first byte of the keys of signed checkpoints."""
+
+LOG: Final = b"t"
+"""The first byte of the keys of logs."""
+
 _DECODER: Final = msgspec.msgpack.Decoder(Record)
 
 
@@ -106,7 +121,7 @@ def decode_record(value: bytes) -> Record:
 
 def scope_prefix(scope: str) -> bytes:
     """The prefix of `record_key` for all names of a scope."""
-    return b"n" + scope.encode() + b"\0"
+    return NEWEST + scope.encode() + b"\0"
 
 
 def record_key(scope: str, name: str) -> bytes:
@@ -114,14 +129,9 @@ def record_key(scope: str, name: str) -> bytes:
     return scope_prefix(scope) + name.encode() + b"\0"
 
 
-def revision_prefix() -> bytes:
-    """The prefix of `revision_key` for all scopes and names."""
-    return b"r"
-
-
 def revision_key(scope: str, name: str, revision: int) -> bytes:
     """The key of one revision."""
-    return b"r" + scope.encode() + b"\0" + name.encode() + b"\0" + revision.to_bytes(8, "big")
+    return REVISIONS + scope.encode() + b"\0" + name.encode() + b"\0" + revision.to_bytes(8, "big")
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------
@@ -227,7 +237,7 @@ _REVISIONS_AT_ONCE: Final = 1000
 
 def checkpoint_key(scope: str, name: str) -> bytes:
     """The key of a name's newest signed checkpoint."""
-    return b"c" + scope.encode() + b"\0" + name.encode() + b"\0"
+    return CHECKPOINTS + scope.encode() + b"\0" + name.encode() + b"\0"
 
 
 def signed_checkpoint(scope: str, name: str, row: bytes) -> Checkpoint:
@@ -240,7 +250,7 @@ def signed_checkpoint(scope: str, name: str, row: bytes) -> Checkpoint:
 
 def node_key(scope: str, name: str, node: Node) -> bytes:
     """The key of a complete subtree of a name's log."""
-    return b"t" + scope.encode() + b"\0" + name.encode() + b"\0" + bytes([node.level]) + node.number.to_bytes(8, "big")
+    return LOG + scope.encode() + b"\0" + name.encode() + b"\0" + bytes([node.level]) + node.number.to_bytes(8, "big")
 
 
 def rows_of_history(scope: str, name: str, revisions: Iterable[Record]) -> Iterator[tuple[bytes, bytes]]:

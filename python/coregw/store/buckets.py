@@ -1,4 +1,4 @@
-"""Buckets of S3 servers, by the library obstore: one way to open them, and to say what failed.
+"""Buckets of S3 servers, by the library obstore: one way to open them and to say what failed, and chunks in one.
 
 Needs the extra ``s3``. Nothing here depends on conditional PUT, in which S3 servers differ silently.
 
@@ -12,8 +12,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 from coregw.concurrency import finish
 from coregw.errors import Unavailable
@@ -26,7 +29,7 @@ try:
 except ModuleNotFoundError as error:
     raise missing_extra(error, "a bucket", "s3") from error
 
-__all__ = ["Bucket", "first_bytes", "next_names"]
+__all__ = ["Bucket", "BucketChunks", "first_bytes", "next_names"]
 
 T = TypeVar("T")
 
@@ -111,3 +114,71 @@ def next_names(listed: Iterator[Any]) -> Sequence[Any]:
     except StopIteration:
         return []
     return found
+
+
+_DELETED_AT_ONCE: Final = 1000
+_CLAIM: Final = "coregw-store.json"
+"""The object that says whose the bucket is (`coregw.store.postgres.checks.identify`)."""
+
+
+class BucketChunks:
+    """Chunks of uploads in objects ``PREFIX/chunks/UPLOAD/NUMBER`` (`coregw.store.postgres.payloads.Chunks`).
+
+    A chunk is written once, under the random name of its upload, and never replaced. So nothing depends on what a
+    server does with two writers of one name. Which chunks belong to a payload is decided in the database.
+
+    Args:
+        url: The address of the bucket.
+
+    Raises:
+        InvalidInput: The address is malformed.
+    """
+
+    inline_bytes: Final = 64 << 10
+
+    def __init__(self, url: str) -> None:
+        self._bucket = Bucket(url)
+        self._objects = self._bucket.objects
+
+    async def put(self, upload: UUID, number: int, data: bytes) -> None:
+        """See `Chunks.put`."""
+        await self._bucket.call(lambda: self._objects.put(_path(upload, number), data, use_multipart=False))
+
+    async def get(self, upload: UUID, number: int, start: int, end: int) -> bytes | None:
+        """See `Chunks.get`."""
+        with suppress(FileNotFoundError):
+            path = _path(upload, number)
+            return await self._bucket.call(lambda: bytes(self._objects.get_range(path, start=start, end=end)))
+        return None
+
+    async def drop(self, upload: UUID) -> None:
+        """See `Chunks.drop`."""
+        listed = self._objects.list(f"chunks/{upload.hex}/", chunk_size=_DELETED_AT_ONCE)
+        while objects := await self._bucket.call(partial(next_names, listed)):
+            paths = [each["path"] for each in objects]
+            with suppress(FileNotFoundError):
+                await self._bucket.call(partial(self._objects.delete, paths))
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        address = self._bucket.address
+        return f"s3://{address.bucket}{address.prefix and '/'}{address.prefix}"
+
+    async def claim(self) -> str | None:
+        """Read the claim to the bucket; None if nobody has claimed it.
+
+        Raises:
+            Unavailable: The bucket does not exist, does not answer, or refuses the credentials.
+        """
+        with suppress(FileNotFoundError):
+            return await self._bucket.call(lambda: bytes(self._objects.get(_CLAIM).bytes()).decode("utf-8", "replace"))
+        return None
+
+    async def set_claim(self, claim: str) -> None:
+        """Replace the claim to the bucket, durably. Raises as `claim`."""
+        await self._bucket.call(lambda: self._objects.put(_CLAIM, claim.encode(), use_multipart=False))
+
+
+def _path(upload: UUID, number: int) -> str:
+    return f"chunks/{upload.hex}/{number:08}"

@@ -20,7 +20,7 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, Final, NoReturn, Protocol, TypeVar
 
 from coregw import _core
-from coregw.concurrency import result_of
+from coregw.concurrency import for_each, result_of
 from coregw.errors import InvalidInput, PayloadNotFound, StoreDamaged, TooLarge, Unavailable, UpstreamDamaged
 from coregw.store.protocol import (
     CHUNK_BYTES,
@@ -42,7 +42,6 @@ __all__ = [
     "UpstreamSink",
     "are_pages",
     "blocks_of",
-    "for_each",
     "is_root_page",
     "named_blocks_of",
     "page_path",
@@ -265,18 +264,17 @@ def whole_of(file: IO[bytes], multihash: bytes) -> bytes:
         return file.read()
 
 
-async def for_each(function: Callable[[K], Awaitable[R]], keys: Sequence[K]) -> list[R]:
-    """Call a function for each key, concurrently; if one call fails, the others are cancelled."""
+async def _results(function: Callable[[K], Awaitable[R]], keys: Sequence[K]) -> list[R]:
+    """Call a function for all keys at once, and return the results; if one call fails, the others are cancelled."""
     if len(keys) == 1:
         return [await function(keys[0])]
-    tasks = [asyncio.ensure_future(function(key)) for key in keys]
-    try:
-        return await asyncio.gather(*tasks)
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
+    found: dict[int, R] = {}
+
+    async def call(number: int) -> None:
+        found[number] = await function(keys[number])
+
+    await for_each(range(len(keys)), call, len(keys))
+    return [found[number] for number in range(len(keys))]
 
 
 _BATCH_PAGES: Final = 256
@@ -303,7 +301,6 @@ class OriginStore(ReadingStore):
 
     Args:
         upstream: Where objects are; `close` closes it.
-        checks: How they are compared with their names.
         requests_at_once: Requests for objects in progress.
     """
 
@@ -324,7 +321,7 @@ class OriginStore(ReadingStore):
         if table is Table.PAGES:
             return await self._pages(keys)
         if table is Table.ROOTS:
-            pages = await for_each(self._root, keys)
+            pages = await _results(self._root, keys)
             return [None if page is None else b"" for page in pages]
         return [None] * len(keys)
 
@@ -340,11 +337,11 @@ class OriginStore(ReadingStore):
     async def stat_payloads(self, multihashes: Sequence[bytes]) -> list[int | None]:
         """Ask for the sizes of payloads. They are what the upstream says: only reading a payload checks it."""
         self._require_open()
-        return await for_each(lambda multihash: self.upstream.size(payload_path(multihash)), multihashes)
+        return await _results(lambda multihash: self.upstream.size(payload_path(multihash)), multihashes)
 
     async def get_payloads(self, multihashes: Sequence[bytes]) -> list[bytes | None]:
         self._require_open()
-        return await for_each(self._small_payload, multihashes)
+        return await _results(self._small_payload, multihashes)
 
     async def read_payload(self, multihash: bytes, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
         """Read a range of a payload. All of the payload is read and checked first: a part of it can't be checked.
@@ -427,11 +424,11 @@ class OriginStore(ReadingStore):
         found: dict[bytes, bytes | None] = {}
         if self.upstream.has_batches and len(missing) >= _MIN_BATCH_PAGES:
             starts = range(0, len(missing), _BATCH_PAGES)
-            parts = await for_each(self._batch, [missing[at : at + _BATCH_PAGES] for at in starts])
+            parts = await _results(self._batch, [missing[at : at + _BATCH_PAGES] for at in starts])
             for part in parts:
                 found |= part
         rest = [digest for digest in distinct if digest not in found]
-        found |= zip(rest, await for_each(self._page, rest), strict=True)
+        found |= zip(rest, await _results(self._page, rest), strict=True)
         return [found[digest] for digest in digests]
 
     async def _page(self, digest: bytes) -> bytes | None:

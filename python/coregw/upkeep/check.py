@@ -30,6 +30,7 @@ import msgspec
 
 from coregw._core import Cid, PageLinks, page_guides, page_links
 from coregw.engine.pages import INCOMPLETE
+from coregw.engine.records import NEWEST, REVISIONS
 from coregw.errors import InvalidInput, Unavailable
 from coregw.messages.management import Progress, ProgressCallback
 from coregw.store import Table
@@ -38,7 +39,7 @@ from coregw.store.protocol import Guide
 from coregw.upkeep.findings import AffectedRoot, CheckResult, DamagedObject, page_cid, payload_cid
 from coregw.upkeep.inventory import Inventory, StoredPage, StoreInventory
 from coregw.upkeep.pins import LOST_PINS, PINS, pin_name, pinned_root
-from coregw.upkeep.published import NEWEST, REVISIONS, CheckedRow, PublishedName, published, rows_of_name
+from coregw.upkeep.published import CheckedRow, PublishedName, published, rows_of_name
 
 __all__ = [
     "KNOWN_AT_ONCE",

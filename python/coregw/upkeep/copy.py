@@ -21,7 +21,16 @@ from typing import Final
 
 from coregw._core import Cid, page_links
 from coregw.engine.pages import COMPLETE, INCOMPLETE, GuidedPages, PageReads
-from coregw.engine.records import decode_record, revision_key, signed_checkpoint, without_freeze
+from coregw.engine.records import (
+    CHECKPOINTS,
+    LOG,
+    NEWEST,
+    REVISIONS,
+    decode_record,
+    revision_key,
+    signed_checkpoint,
+    without_freeze,
+)
 from coregw.errors import Conflict, InvalidInput, PayloadNotFound, StoreDamaged
 from coregw.messages import Message
 from coregw.messages.management import Progress, ProgressCallback
@@ -29,7 +38,6 @@ from coregw.store import CHUNK_BYTES, MAX_PAYLOADS_BYTES, MAX_PUT_BYTES, Store, 
 from coregw.store.collection import CollectableStore, Collection, Identity, Item
 from coregw.upkeep.inventory import check_of
 from coregw.upkeep.marks import Marks, MarkSet, all_items, all_records
-from coregw.upkeep.published import CHECKPOINTS, LOG, NEWEST, REVISIONS
 
 __all__ = ["Copied", "Held", "Transfer", "copy_store"]
 

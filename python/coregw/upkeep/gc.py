@@ -18,7 +18,7 @@ from typing import Final
 
 from coregw._core import Cid
 from coregw.concurrency import finish, in_thread
-from coregw.engine.records import checkpoint_key, decode_record, revision_prefix, signed_checkpoint
+from coregw.engine.records import REVISIONS, checkpoint_key, decode_record, signed_checkpoint
 from coregw.errors import Unavailable
 from coregw.messages.management import GarbageCollected, GarbageRoot, Progress, ProgressCallback
 from coregw.store import Stored, Table
@@ -181,7 +181,7 @@ class _Run:
         newest: deque[bytes] = deque(maxlen=self._revisions or None)
         signed = 0
         after: bytes | None = None
-        while rows := await self._store.list_rows(Table.RECORDS, revision_prefix(), after, _LISTED_AT_ONCE):
+        while rows := await self._store.list_rows(Table.RECORDS, REVISIONS, after, _LISTED_AT_ONCE):
             after = rows[-1][0]
             for _, value in rows:
                 record = decode_record(value)

@@ -10,6 +10,10 @@ from typing import Final
 
 from coregw._core import Cid
 from coregw.engine.records import (
+    CHECKPOINTS,
+    LOG,
+    NEWEST,
+    REVISIONS,
     Record,
     decode_record,
     record_key,
@@ -21,15 +25,7 @@ from coregw.engine.records import (
 from coregw.errors import StoreDamaged
 from coregw.upkeep.findings import AffectedRecord
 
-__all__ = ["CHECKPOINTS", "LOG", "NEWEST", "REVISIONS", "CheckedRow", "PublishedName", "published", "rows_of_name"]
-
-NEWEST: Final = b"n"
-
-REVISIONS: Final = b"r"
-
-CHECKPOINTS: Final = b"c"
-
-LOG: Final = b"t"
+__all__ = ["CheckedRow", "PublishedName", "published", "rows_of_name"]
 
 _REST_BYTES: Final = {NEWEST: 0, CHECKPOINTS: 0, REVISIONS: 8, LOG: 9}
 """The kinds of rows of a name, and what follows it in their keys: a revision; a level and an index."""

@@ -29,7 +29,7 @@ from coregw._core import Cid, page_guides
 from coregw.durability import sync_path
 from coregw.engine.completeness import forget_whole
 from coregw.engine.pages import COMPLETE, INCOMPLETE
-from coregw.engine.records import encode_record, record_key, revision_key
+from coregw.engine.records import LOG, NEWEST, REVISIONS, encode_record, record_key, revision_key
 from coregw.errors import InvalidInput, StoreDamaged, Unavailable
 from coregw.messages.management import Progress, ProgressCallback
 from coregw.store import Stored, Table
@@ -55,7 +55,6 @@ from coregw.upkeep.file_check import FileCheck, Orphan, check_database
 from coregw.upkeep.findings import CheckResult, RepairResult, payload_cid
 from coregw.upkeep.inventory import StoreInventory
 from coregw.upkeep.pins import LOST_PINS, pin_name
-from coregw.upkeep.published import LOG, NEWEST, REVISIONS
 
 __all__ = [
     "HEALING",

@@ -9,6 +9,7 @@ from typing import Literal
 
 from coregw import _core
 from coregw.client.folders.listing import Part, PayloadSource, explained_elements, list_folder
+from coregw.client.operations.steps import map_root
 from coregw.concurrency import Check, in_stoppable_thread, in_thread
 from coregw.errors import InvalidInput, TooLarge
 from coregw.folders.compare import MAX_COMPARED_ELEMENTS, FolderDifference, changed_ranges, compare_folders
@@ -63,9 +64,7 @@ async def compare_folder(
     as_added: bool = False,
 ) -> ComparedFolder:
     """Compare, as `AsyncClient.diff_tree`, which describes arguments and errors."""
-    cid = _core.Cid(root)
-    if cid.kind != "map" or cid.suite is None:
-        raise InvalidInput(f"{cid.text} is not a map root", code="kind_mismatch")
+    cid = map_root(root)
     if gitignore and not as_added:
         raise InvalidInput("gitignore: only with as_added, since the folder's own files would say what is compared")
     proven = await list_folder(client, cid)
@@ -79,7 +78,7 @@ async def compare_folder(
     found = await in_stoppable_thread(survey, path, exclude, gitignore, purpose, named if as_added else None)
     records = [entry.attributes for entry in listed if entry.attributes is not None]
     recorded = _recorded(records, proven.top, attributes)
-    hashed = await in_stoppable_thread(_core.hash_survey, found, cid.suite, None, recorded.xattrs)
+    hashed = await in_stoppable_thread(_core.hash_survey, found, cid.suite or "", None, recorded.xattrs)
     local, own = await in_thread(_entries, hashed, recorded)
     if recorded.attributes == "whole":
         listed.insert(0, FolderEntry((), "folder", None, proven.top))

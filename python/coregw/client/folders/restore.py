@@ -29,8 +29,9 @@ from coregw.client.folders.destination import (
     publish,
 )
 from coregw.client.folders.listing import FileLists, Nested, PayloadSource, Signal, walk_folder
+from coregw.client.operations.steps import map_root
 from coregw.concurrency import Check, for_each, in_stoppable_thread, in_thread
-from coregw.errors import InvalidInput, Unavailable
+from coregw.errors import Unavailable
 from coregw.folders.caches import RestoreCache
 from coregw.folders.tree import Skipped, survey
 from coregw.verify import CidLike
@@ -159,7 +160,7 @@ async def restore_folder(
         TooLarge: The tree has more entries or nested maps than the client's settings allow, or more bytes than are free
             on the disk, or a list has more elements than its size explains.
     """
-    cid = _map_root(root)
+    cid = map_root(root)
     has_content = check_destination(destination)
     if cache is not None:
         cache.prepare()
@@ -183,17 +184,10 @@ async def plan_restore(
 
     Modes, times and other attributes are not compared. Arguments and exceptions are those of `restore_folder`.
     """
-    cid = _map_root(root)
+    cid = map_root(root)
     check_destination(destination)
     restore = _Restore(client, cid, destination, _Choices(links, allow_git, Extras(), cache), started, progress)
     return await restore.plan(delete)
-
-
-def _map_root(root: CidLike) -> _core.Cid:
-    cid = _core.Cid(root)
-    if cid.kind != "map":
-        raise InvalidInput(f"{cid.text} is not a map root", code="kind_mismatch")
-    return cid
 
 
 _WHY_SKIPPED = "the link leads out of the folder"

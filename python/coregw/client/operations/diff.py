@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from coregw import _core
 from coregw.client.file_ranges import WeighedCache
 from coregw.client.operations.payloads import get_payload
-from coregw.client.operations.steps import Steps, Stream, StreamItem, in_context, resume
+from coregw.client.operations.steps import Steps, Stream, StreamItem, in_context, map_root, resume
 from coregw.client.operations.tree import entries, list_elements
 from coregw.client.query import segments_of
 from coregw.client.settings import ClientSettings
@@ -36,7 +36,7 @@ class Difference(NamedTuple):
 
 def differences(settings: ClientSettings, a: CidLike, b: CidLike, prefix: PathLike = ()) -> Stream[Difference]:
     """Steps of `AsyncClient.diff`, which describes arguments and errors."""
-    first, second = _map(a), _map(b)
+    first, second = map_root(a), map_root(b)
     if first.suite != second.suite:
         raise InvalidInput(
             f"{first.text} and {second.text} have different suites: {first.suite} and {second.suite}",
@@ -57,13 +57,6 @@ def differences(settings: ClientSettings, a: CidLike, b: CidLike, prefix: PathLi
         if not page.more:
             return
         after = page.entries[-1][0]  # never empty: verify_diff accepts `more` only for a full page
-
-
-def _map(root: CidLike) -> _core.Cid:
-    cid = _core.Cid(root)
-    if cid.kind != "map":
-        raise InvalidInput(f"{cid.text} is not a map root", code="kind_mismatch")
-    return cid
 
 
 REMEMBERED_BYTES: Final = 16 << 20

@@ -14,9 +14,21 @@ from msgspec.structs import replace
 
 from coregw import _core
 from coregw.client.transport.exchange import Answer, Call
-from coregw.errors import CoregwError, ProofError, Unavailable
+from coregw.errors import CoregwError, InvalidInput, ProofError, Unavailable
+from coregw.verify import CidLike
 
-__all__ = ["PartSize", "Steps", "Stream", "StreamItem", "attempt", "check_same_cid", "in_context", "located", "resume"]
+__all__ = [
+    "PartSize",
+    "Steps",
+    "Stream",
+    "StreamItem",
+    "attempt",
+    "check_same_cid",
+    "in_context",
+    "located",
+    "map_root",
+    "resume",
+]
 
 _MIN_BYTES: Final = 128 << 10
 
@@ -99,6 +111,14 @@ def located(what: str, error: ProofError) -> ProofError:
     """Return the error with what was requested before its message."""
     why = error.message.removeprefix("not proven: ")  # the exception's class says so already
     return ProofError(f"{what}: {why}", check=error.check, step=error.step, offset=error.offset)
+
+
+def map_root(root: CidLike) -> _core.Cid:
+    """Return the root of a map. Raises `InvalidInput` (code ``kind_mismatch``) if it is another CID."""
+    cid = _core.Cid(root)
+    if cid.kind != "map":
+        raise InvalidInput(f"{cid.text} is not a map root", code="kind_mismatch")
+    return cid
 
 
 def check_same_cid(what: str, claimed: str, computed: str) -> None:

@@ -30,7 +30,7 @@ from coregw.store.postgres.connections import ConnectionPool, Row
 from coregw.undecodable import UNDECODABLE
 
 if TYPE_CHECKING:
-    from coregw.store.postgres.bucket import BucketChunks
+    from coregw.store.buckets import BucketChunks
 
 __all__ = ["UNSAFE", "check_server", "identify", "split_unsafe"]
 

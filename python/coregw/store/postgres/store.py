@@ -23,7 +23,7 @@ from coregw.store.postgres.schema import migrate
 from coregw.store.protocol import Guide, Stored, Table, check_listing, check_renewal, key_range
 
 if TYPE_CHECKING:
-    from coregw.store.postgres.bucket import BucketChunks
+    from coregw.store.buckets import BucketChunks
 
 __all__ = ["PostgresFigures", "PostgresStore", "open_store"]
 
@@ -410,7 +410,7 @@ class PostgresStore:
 
 
 def _open_bucket(url: str) -> BucketChunks:
-    from coregw.store.postgres.bucket import BucketChunks  # noqa: PLC0415 - needs an extra of its own
+    from coregw.store.buckets import BucketChunks  # noqa: PLC0415 - needs an extra of its own
 
     return BucketChunks(url)
 
