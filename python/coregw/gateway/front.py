@@ -111,7 +111,7 @@ async def serve_front(
 def _new_front(gateway: Gateway, reads: StoreReads, fields: Sequence[tuple[str, str]], upstream: Path) -> Front:
     settings, limits = gateway.settings, gateway.limits
     of_front = FrontLimits(
-        threads=os.cpu_count() or 1,
+        threads=max(1, (os.cpu_count() or 1) // settings.workers),
         connections=limits.connections,
         connections_per_address=limits.share_of_address(limits.connections),
         unsent_bytes=limits.unsent_bytes,
