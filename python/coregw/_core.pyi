@@ -2317,6 +2317,27 @@ class Proxies:
         """
 
 @final
+class Certificate:
+    """A certificate with its chain, and its key, as a `Front` shows them to clients that connect by TLS.
+
+    Args:
+        certificate: The path of the certificate and what leads to an authority, as PEM.
+        key: The path of its private key, as PEM.
+
+    Raises:
+        InvalidInput: If a file cannot be read or holds no certificate or key, or if the two do not belong together; the
+            message names the file.
+    """
+
+    def __new__(cls, certificate: str | os.PathLike[str], key: str | os.PathLike[str]) -> Certificate: ...
+    def reload(self) -> None:
+        """Read the files again, for connections that begin from now on. After an error they get the old certificate.
+
+        Raises:
+            InvalidInput: As the class.
+        """
+
+@final
 class StoreReads:
     """What hot requests read from a store: a queue, from which threads of the caller take batches.
 
@@ -2424,7 +2445,7 @@ class Front:
         traced: bool = False,
         access_log: bool = False,
     ) -> Front: ...
-    def serve(self, listeners: Sequence[Listener], patience: float) -> None:
+    def serve(self, listeners: Sequence[Listener], patience: float, certificate: Certificate | None = None) -> None:
         """Accept connections until `stop` is called, with the GIL released; then finish the requests in progress. Once.
 
         It starts threads of its own. Signals are the main thread's, so another one calls this. At the end the log is
@@ -2433,6 +2454,7 @@ class Front:
         Args:
             listeners: The sockets, which are closed as soon as it stops.
             patience: The time for requests in progress to be finished after `stop`, in seconds.
+            certificate: With one, all connections are by TLS, and of HTTP/2 if clients offer it.
 
         Raises:
             OSError: If the threads cannot be started, or the system has no room for the sockets.

@@ -21,6 +21,7 @@ from coregw.engine import Engine, EngineLimits
 from coregw.engine.scheduling import WorkerPool
 from coregw.errors import Conflict, InvalidInput, RootNotFound, StorageFull, StoreDamaged, Unavailable
 from coregw.gateway.app import engine_limits
+from coregw.gateway.limits.machine import Limits
 from coregw.gateway.settings import Settings
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
@@ -328,7 +329,10 @@ def test_a_refused_build_does_not_keep_its_spool(tmp_path: Path) -> None:
     run(use, EngineLimits(build_run_bytes=1 << 16, spool=tmp_path))
 
 
-def test_a_gateway_and_an_engine_without_one_have_the_same_limits(tmp_path: Path) -> None:
-    limits = engine_limits(Settings(data=tmp_path))
+def test_a_gateway_and_an_engine_without_one_have_the_same_limits_but_for_those_of_memory(tmp_path: Path) -> None:
+    settings = Settings(data=tmp_path)
+    limits = engine_limits(settings, Limits.of(settings, 64 << 30))
     assert limits.spool == tmp_path
-    assert replace(limits, spool=None, reserve_bytes=0) == EngineLimits()
+    own = EngineLimits()
+    of_memory = {name: getattr(own, name) for name in ("cache_bytes", "change_bytes", "long_queries")}
+    assert replace(limits, **of_memory, spool=None, reserve_bytes=0) == own

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,11 +121,19 @@ def announce_as_json(url: str) -> None:
 def handle_hangup() -> None:
     """Let SIGHUP end the service as SIGTERM does if its terminal is gone; otherwise it is logged, and changes nothing.
 
-    Settings and tokens are read once, at the start. A SIGHUP that is ignored, as by ``nohup``, stays so.
+    Settings and tokens are read once, at the start; a gateway by TLS reads its certificate again (`_reload_on_hangup`).
+    A SIGHUP that is ignored, as by ``nohup``, stays so.
     """
     hangup = next((each for each in ending_signals() if each is not signal.SIGTERM), None)
     if hangup is not None:
         signal.signal(hangup, _end_with_the_terminal if _has_terminal() else _keep_running)
+
+
+def _reload_on_hangup(reload: Callable[[], None]) -> None:
+    """Let SIGHUP read the certificate's files again, if it would change nothing otherwise."""
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is not None and signal.getsignal(hangup) is _keep_running:
+        signal.signal(hangup, lambda *_: reload())
 
 
 def _has_terminal() -> bool:
@@ -162,14 +170,15 @@ def _run(settings: Settings, worker: tuple[int, int] | None, *, as_json: bool) -
     if worker is None and settings.workers > 1:
         from coregw.gateway import workers
 
-        workers.run(settings, [sys.executable, "-P", "-m", "coregw", "serve", "--worker"], on_ready)
+        command = [sys.executable, "-P", "-m", "coregw", "serve", "--worker"]
+        workers.run(settings, command, on_ready, _reload_on_hangup)
         return
     from coregw.gateway import server
 
     if worker is None:
-        server.run(settings, on_ready)
+        server.run(settings, on_ready, _reload_on_hangup)
     else:
-        server.run_worker(settings, *worker)
+        server.run_worker(settings, *worker, _reload_on_hangup)
 
 
 @click.command("serve")

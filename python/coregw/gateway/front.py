@@ -23,7 +23,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmana
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from coregw._core import Front, FrontLimits, Listener, ReadBatch, StoreReads
+from coregw._core import Certificate, Front, FrontLimits, Listener, ReadBatch, StoreReads
 from coregw.engine.pages import INCOMPLETE
 from coregw.errors import ERROR_CODES, CoregwError, PayloadNotFound, StoreDamaged, Unavailable
 from coregw.gateway.context import Gateway
@@ -66,7 +66,11 @@ class RunningFront(NamedTuple):
 
 @asynccontextmanager
 async def serve_front(
-    gateway: Gateway, app: ASGIApp, fields: Sequence[tuple[str, str]], listener: Listener
+    gateway: Gateway,
+    app: ASGIApp,
+    fields: Sequence[tuple[str, str]],
+    listener: Listener,
+    certificate: Certificate | None = None,
 ) -> AsyncIterator[RunningFront]:
     """Serve clients while the context is active; at its end the requests in progress are finished.
 
@@ -75,6 +79,7 @@ async def serve_front(
         app: The ASGI application that answers all other requests.
         fields: Names and values of the headers of all answers.
         listener: The socket for clients.
+        certificate: With one, clients connect by TLS.
 
     Raises:
         Unavailable: If the private socket cannot be created.
@@ -92,7 +97,7 @@ async def serve_front(
         pool = stack.enter_context(ThreadPoolExecutor(limits.store_threads + 2, "coregw-front"))
         helpers = [loop.run_in_executor(pool, _read_store, reads, visit) for _ in range(limits.store_threads)]
         helpers.append(loop.run_in_executor(pool, _write_log, front))
-        ended = loop.run_in_executor(pool, front.serve, [listener], float(patience))
+        ended = loop.run_in_executor(pool, front.serve, [listener], float(patience), certificate)
         try:
             yield RunningFront(front, reads, ended)
         finally:
@@ -106,7 +111,7 @@ async def serve_front(
 def _new_front(gateway: Gateway, reads: StoreReads, fields: Sequence[tuple[str, str]], upstream: Path) -> Front:
     settings, limits = gateway.settings, gateway.limits
     of_front = FrontLimits(
-        threads=os.cpu_count() or 1,
+        threads=max(1, (os.cpu_count() or 1) // settings.workers),
         connections=limits.connections,
         connections_per_address=limits.share_of_address(limits.connections),
         unsent_bytes=limits.unsent_bytes,

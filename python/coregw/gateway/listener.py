@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 
-from coregw._core import Listener
+from coregw._core import Certificate, Listener
 from coregw.errors import Unavailable
 from coregw.gateway.settings import Settings
 
@@ -174,10 +174,25 @@ def reserve(settings: Settings) -> socket.socket:
     return reserved
 
 
-def url_of(bound: socket.socket | Listener) -> str:
+def url_of(bound: socket.socket | Listener, scheme: str = "http") -> str:
     """Return the URL of a bound socket."""
     host, port = bound.address if isinstance(bound, Listener) else bound.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def open_certificate(settings: Settings) -> Certificate | None:
+    """Read the certificate that the settings name; return None without TLS.
+
+    Raises:
+        InvalidInput: If a file cannot be read or holds no certificate or key, or if the two do not belong together.
+    """
+    files = settings.tls_files
+    return None if files is None else Certificate(*files)
+
+
+def scheme_of(settings: Settings) -> str:
+    """Return the scheme of the address for clients."""
+    return "http" if settings.tls_files is None else "https"
 
 
 def _address(settings: Settings) -> tuple[int, Any]:

@@ -1,7 +1,7 @@
 """Running a gateway in this process: a socket, its front, signals, and graceful shutdown.
 
 ``coregw serve`` calls `run`, and `run_worker` in each of its worker processes; `GatewayServer` is for a program that
-has an event loop of its own. TLS is the business of a reverse proxy.
+has an event loop of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from coregw._core import Listener
 from coregw.engine import Engine
-from coregw.errors import Unavailable
+from coregw.errors import InvalidInput, Unavailable
 from coregw.gateway.access import WRITE_TOKEN_VARIABLE, AccessToken, WriteAccess, warn_of_open_writes
 from coregw.gateway.app import create_app_over, open_engine, response_headers
 from coregw.gateway.collectors import engine_source, front_source, report_forever
@@ -25,7 +25,14 @@ from coregw.gateway.front import serve_front
 from coregw.gateway.heap import limit_collector, limit_heap
 from coregw.gateway.limits.descriptors import fit_descriptors
 from coregw.gateway.limits.machine import Limits, warn_of_memory
-from coregw.gateway.listener import announce, listen_for_clients, run_in_thread, url_of
+from coregw.gateway.listener import (
+    announce,
+    listen_for_clients,
+    open_certificate,
+    run_in_thread,
+    scheme_of,
+    url_of,
+)
 from coregw.gateway.logs import log_to_stderr
 from coregw.gateway.management import serve_management
 from coregw.gateway.metrics import Source
@@ -41,18 +48,23 @@ __all__ = ["GatewayServer", "announce", "run", "run_worker"]
 logger = logging.getLogger("coregw.gateway")
 
 
-def run(settings: Settings, on_ready: Callable[[str], None] = announce) -> None:
+def run(
+    settings: Settings,
+    on_ready: Callable[[str], None] = announce,
+    on_reloadable: Callable[[Callable[[], None]], None] = lambda _: None,
+) -> None:
     """Run a gateway until SIGINT or SIGTERM, then finish the requests in flight, close the store, and return.
 
     Args:
         settings: The address, the data directory, and what the limits are derived from.
         on_ready: Called with the address when connections are accepted.
+        on_reloadable: Called with a function that reads the certificate's files again, if there is TLS.
 
     Raises:
         Unavailable: If the address or the store is in use, or the process may open too few files or has too
             little memory; the message says which and why.
-        InvalidInput: If the data directory contains something else than a store, a token cannot be sent in a header, or
-            `memory` does not suffice.
+        InvalidInput: If the data directory contains something else than a store, a token cannot be sent in a header,
+            `memory` does not suffice, or the certificate cannot be used.
         StoreDamaged: If the store's files are corrupt.
     """
     log_to_stderr(settings)
@@ -64,16 +76,24 @@ def run(settings: Settings, on_ready: Callable[[str], None] = announce) -> None:
     write_token = AccessToken.from_environment(WRITE_TOKEN_VARIABLE)
     ready = _after_limiting_collector(on_ready)
     server = GatewayServer(settings, on_ready=ready, admin_token=admin_token, write_token=write_token, limits=limits)
+    if settings.tls_files is not None:
+        on_reloadable(server.reload)
     run_in_thread(server.serve, server.stop)
 
 
-def run_worker(settings: Settings, number: int, descriptor: int) -> None:
+def run_worker(
+    settings: Settings,
+    number: int,
+    descriptor: int,
+    on_reloadable: Callable[[Callable[[], None]], None] = lambda _: None,
+) -> None:
     """Run one of several gateways on one store, started by `coregw.gateway.workers`.
 
     Args:
         settings: Those of the whole gateway; this worker has a part of what is limited.
         number: The number of the worker.
         descriptor: The file descriptor of its socket to the store's owner process.
+        on_reloadable: As of `run`.
 
     Raises:
         Unavailable: If the owner process has ended.
@@ -83,6 +103,8 @@ def run_worker(settings: Settings, number: int, descriptor: int) -> None:
     limit_heap()
     limits = fit_descriptors(Limits.of(settings))
     worker = _Worker(settings, limits, number, socket.socket(fileno=descriptor))
+    if settings.tls_files is not None:
+        on_reloadable(worker.reload)
     run_in_thread(worker.serve, worker.stop)
 
 
@@ -112,6 +134,11 @@ class _Worker:
         self._is_stopped = True
         if self._server is not None:
             self._server.stop()
+
+    def reload(self) -> None:
+        """Read the certificate's files again; see `GatewayServer.reload`."""
+        if self._server is not None:
+            self._server.reload()
 
     async def serve(self) -> None:
         """Serve until `stop` is called. Raises as `run_worker`."""
@@ -181,9 +208,10 @@ class GatewayServer:
             limits: The limits; None derives them from the settings.
 
         Raises:
-            InvalidInput, Unavailable: As `Limits.of`.
+            InvalidInput, Unavailable: As `Limits.of`, and if the certificate that the settings name cannot be used.
         """
         self._settings = settings
+        self._certificate = open_certificate(settings)
         self._limits = Limits.of(settings) if limits is None else limits
         self._admin_token = admin_token
         self._write_access = WriteAccess(settings.read_only, write_token)
@@ -214,7 +242,7 @@ class GatewayServer:
                     fields = [
                         (name.decode(), value.decode()) for name, value in response_headers(settings.allow_origin)("/")
                     ]
-                    async with serve_front(gateway, app, fields, listener) as running:
+                    async with serve_front(gateway, app, fields, listener, self._certificate) as running:
                         sources.append(front_source(running.front, running.reads, gateway))
                         self._announce(listener)
                         until_stopped = asyncio.ensure_future(stopping.wait())
@@ -258,8 +286,22 @@ class GatewayServer:
             with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(stopping.set)
 
+    def reload(self) -> None:
+        """Read the certificate's files again, for new connections, and log the result. For any thread.
+
+        If they cannot be used, the old certificate stays.
+        """
+        if self._certificate is None:
+            return
+        try:
+            self._certificate.reload()
+        except InvalidInput as error:
+            logger.error("the certificate stays the old one: %s", error)
+        else:
+            logger.info("new connections get the certificate in %s", self._settings.tls_certificate)
+
     def _announce(self, listener: Listener) -> None:
-        url = url_of(listener)
+        url = url_of(listener, scheme_of(self._settings))
         self._is_started = True
         logger.info("listening on %s, data in %s", url, location_of(self._settings))
         self._urls.append(url)

@@ -127,6 +127,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     proxies: Annotated[str, Meta(description="Reverse proxies: addresses without limits per address, or none.")] = (
         LOOPBACK
     )
+    tls_certificate: Annotated[
+        str, Meta(description="File of the certificate and its chain, as PEM, for HTTPS and HTTP/2; or none.")
+    ] = _NONE
+    tls_key: Annotated[str, Meta(description="File of the certificate's key, as PEM; or none.")] = _NONE
     management_address: Annotated[
         str, Meta(description="Address for health and administration: host:port, or none.")
     ] = _NONE
@@ -163,6 +167,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Origins(self.hosts, self.allow_origin, self.host)  # refuses what is no host name
         Proxies(self.proxies)
         _ = self.management_host_and_port
+        _ = self.tls_files
 
     def _check_store(self) -> None:
         """Raise `InvalidInput` if it names no kind of store, or a bucket has none. Addresses may hold passwords."""
@@ -202,6 +207,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             given = repr(self.management_address)
             raise InvalidInput(f"setting management_address is {given}, expected host:port or none")
         return host, int(port)
+
+    @property
+    def tls_files(self) -> tuple[Path, Path] | None:
+        """The files of the certificate and of its key; None without TLS.
+
+        Raises:
+            InvalidInput: If only one of the two is set.
+        """
+        given = {"tls_certificate": self.tls_certificate, "tls_key": self.tls_key}
+        missing = [name for name, value in given.items() if value == _NONE]
+        if len(missing) == 1:
+            raise InvalidInput(f"setting {missing[0]} is none, expected a file: a certificate needs a key")
+        return None if missing else (Path(self.tls_certificate), Path(self.tls_key))
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, *, strict: bool = True, **overrides: Any) -> Self:  # noqa: ANN401 - checked below

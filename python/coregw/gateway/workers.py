@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -27,7 +28,7 @@ from coregw.gateway.collectors import WorkerReports
 from coregw.gateway.heap import limit_collector, limit_heap
 from coregw.gateway.limits.descriptors import fit_descriptors
 from coregw.gateway.limits.machine import Limits, memory_of, warn_of_memory
-from coregw.gateway.listener import announce, reserve, run_in_thread, url_of
+from coregw.gateway.listener import announce, open_certificate, reserve, run_in_thread, scheme_of, url_of
 from coregw.gateway.logs import log_to_stderr
 from coregw.gateway.management import serve_management
 from coregw.gateway.routes.publications import TOKEN_VARIABLE
@@ -58,7 +59,12 @@ _KILL_AFTER_SECONDS: Final = 5
 """Time that a worker has to exit, besides the time for its requests in flight."""
 
 
-def run(settings: Settings, command: Sequence[str], on_ready: Callable[[str], None] = announce) -> None:
+def run(
+    settings: Settings,
+    command: Sequence[str],
+    on_ready: Callable[[str], None] = announce,
+    on_reloadable: Callable[[Callable[[], None]], None] = lambda _: None,
+) -> None:
     """Run ``settings.workers`` processes on one store until SIGINT or SIGTERM, then shut them down and return.
 
     Args:
@@ -66,10 +72,12 @@ def run(settings: Settings, command: Sequence[str], on_ready: Callable[[str], No
         command: The command of a worker. Its number and the file descriptor of its socket are appended, and ``COREGW_``
             variables hold its settings. It writes a line to stdout when it accepts connections.
         on_ready: Called with the address when every worker accepts connections.
+        on_reloadable: Called with a function that lets the workers read the certificate's files again, if there is TLS.
 
     Raises:
         Unavailable: If the address or the store is in use, or a worker exits before all have started.
-        InvalidInput: If the data directory contains something else than a store, or `memory` does not suffice.
+        InvalidInput: If the data directory contains something else than a store, `memory` does not
+            suffice, or the certificate cannot be used.
         StoreDamaged: If the store's files are corrupt.
     """
     log_to_stderr(settings)
@@ -80,7 +88,10 @@ def run(settings: Settings, command: Sequence[str], on_ready: Callable[[str], No
     limits = Limits.of(settings)
     fit_descriptors(replace(limits, connections=1, backlog=1))  # each worker fits its own connections
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
+    open_certificate(settings)  # or each worker would fail
     owner = _Owner()
+    if settings.tls_files is not None:
+        on_reloadable(owner.reload)
     run_in_thread(lambda: owner.run(settings, limits, command, on_ready, admin_token), owner.stop)
 
 
@@ -98,6 +109,13 @@ class _Owner:
             loop, workers = self._running
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(workers.stop)
+
+    def reload(self) -> None:
+        """Let the workers read the certificate's files again, from any thread."""
+        if self._running is not None:
+            loop, workers = self._running
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(workers.reload)
 
     async def run(
         self,
@@ -122,7 +140,7 @@ class _Owner:
                     limit_collector()
 
                     def ready() -> None:
-                        management.urls.append(url_of(address))
+                        management.urls.append(url_of(address, scheme_of(settings)))
                         on_ready(management.urls[0])
 
                     self._running = asyncio.get_running_loop(), workers
@@ -145,6 +163,8 @@ class _Workers:
         self._stopping = asyncio.Event()
         self._ready: set[int] = set()
         self._running: set[int] = set()
+        self._processes: dict[int, asyncio.subprocess.Process] = {}  # those that handle SIGHUP
+        self._reloads = 0
         self._all_ready = False
         self._failure: Unavailable | None = None
         self._misses = 0
@@ -160,6 +180,13 @@ class _Workers:
     def stop(self) -> None:
         """Shut the workers down; none is restarted."""
         self._stopping.set()
+
+    def reload(self) -> None:
+        """Let the workers read the certificate's files again; those that start do so when they are ready."""
+        self._reloads += 1
+        for process in self._processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGHUP)
 
     async def run(self, on_ready: Callable[[], None]) -> None:
         """Keep the workers running until `stop`."""
@@ -195,6 +222,7 @@ class _Workers:
     async def _run_one(self, number: int) -> int:
         """Start a worker, serve the store to it, and return its exit code. Raises OSError if it does not start."""
         here, there = socket.socketpair()
+        reloads = self._reloads
         with there:
             shared = await share_store(self._store, here, self._count_miss, partial(self.reports.take, number))
             process = await asyncio.create_subprocess_exec(
@@ -210,8 +238,12 @@ class _Workers:
         ending = asyncio.create_task(self._terminate_on_stop(process))
         assert process.stdout is not None  # noqa: S101 - it is a pipe
         if await process.stdout.readline():
+            self._processes[number] = process
+            if self._reloads > reloads:
+                process.send_signal(signal.SIGHUP)
             self._is_ready(number)
         code = await process.wait()
+        self._processes.pop(number, None)
         self._running.discard(number)
         ending.cancel()
         await shared.ended()

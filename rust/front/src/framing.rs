@@ -279,10 +279,12 @@ impl Framing {
             self.blank += 2;
             return if self.blank > self.limits.head_bytes { Err(Malformed::Head) } else { Ok(2) };
         }
+        if !matches!(rest[0], b'\r' | b'\n') && !is_method_begun(rest) {
+            return Err(Malformed::Method);
+        }
         let known = self.searched;
         let found = self.head_length(rest)?;
-        let is_begun = is_token(rest[0]) || rest == b"\r";
-        if found.is_none() && !(is_begun && is_visible_or_line_end(&rest[known..])) {
+        if found.is_none() && !is_visible_or_line_end(&rest[known..]) {
             return Err(Malformed::Head); // its end may never come
         }
         let size = found.unwrap_or(rest.len() + 1);
@@ -389,10 +391,8 @@ fn parse(head: &[u8], max_fields: usize) -> Result<(State, bool), Malformed> {
         Err(httparse::Error::TooManyHeaders) => return Err(Malformed::TooManyFields(max_fields)),
         Ok(httparse::Status::Partial) | Err(_) => return Err(Malformed::Head),
     }
-    match request.method {
-        Some("CONNECT") => return Err(Malformed::Connect),
-        Some(method) if is_method(method) => {}
-        _ => return Err(Malformed::Method),
+    if request.method == Some("CONNECT") {
+        return Err(Malformed::Connect);
     }
     let is_http_1_1 = request.version == Some(1);
     let (mut hosts, mut lengths, mut codings) = (0, 0, 0);
@@ -468,6 +468,15 @@ pub(crate) fn is_target(text: &[u8]) -> bool {
 /// Whether the parsers behind this one know a method.
 pub(crate) fn is_method(method: &str) -> bool {
     METHODS.contains(&method)
+}
+
+/// Whether a head begins with a method, as far as it has arrived.
+fn is_method_begun(head: &[u8]) -> bool {
+    let is_begun = |method: &[u8]| {
+        let known = head.len().min(method.len());
+        head[..known] == method[..known] && head.get(known).is_none_or(|&next| next == b' ')
+    };
+    METHODS.iter().any(|method| is_begun(method.as_bytes()))
 }
 
 /// Whether this is what may follow the size of a chunk: names, each with or without a value (RFC 9112 section 7.1.1).

@@ -6,10 +6,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring::default_provider;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
 /// The certificate of a server, read from files.
@@ -59,13 +59,24 @@ fn acceptor(certificate: &Path, key: &Path) -> io::Result<TlsAcceptor> {
     };
     let chain = CertificateDer::pem_file_iter(certificate).map_err(|error| unusable(certificate, &error))?;
     let chain = chain.collect::<Result<Vec<_>, _>>().map_err(|error| unusable(certificate, &error))?;
-    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
+    if chain.is_empty() {
+        return Err(unusable(certificate, &"has no certificate"));
+    }
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| match error {
+        pem::Error::NoItemsFound => unusable(key, &"has no private key"),
+        error => unusable(key, &error),
+    })?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
         .with_no_client_auth()
         .with_single_cert(chain, secret)
-        .map_err(|error| unusable(certificate, &error))?;
+        .map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                unusable(certificate, &format_args!("is not the certificate of the key in {}", key.display()))
+            }
+            error => unusable(certificate, &error),
+        })?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

@@ -85,10 +85,13 @@ fn what_has_two_meanings_does_not() {
         (head("GET / HTTP/1.2\r\nHost: a\r\n\r\n"), Head),
         (head("GET / HTTP/2.0\r\nHost: a\r\n\r\n"), Head),
         (head("GET /\r\n\r\n"), Head),
-        (head("PRI * HTTP/2.0\r\n\r\nSM\r\n\rx"), Head),
+        (head("PRI * HTTP/2.0\r\n\r\nSM\r\n\rx"), Method),
         (head("BREW / HTTP/1.1\r\nHost: a\r\n\r\n"), Method),
         (head("get / HTTP/1.1\r\nHost: a\r\n\r\n"), Method),
-        (head("\x16\x03\x01\x02"), Head),
+        (head("\x16\x03\x01\x02"), Method),
+        (head("hello"), Method),
+        (head("GETS"), Method),
+        (head("get /"), Method),
         (head("GET / HTTP/1.1\r\nHost: a\0"), Head),
         (head("GET a HTTP/1.1\r\nHost: a\r\n\r\n"), Target),
         (head("GET a:80 HTTP/1.1\r\nHost: a\r\n\r\n"), Target),
@@ -160,7 +163,9 @@ fn what_has_two_meanings_does_not() {
 #[test]
 fn what_is_no_body_has_limits() {
     let long = "x".repeat(LIMITS.head_bytes);
-    for text in [&format!("GET /{long}"), &format!("GET / HTTP/1.1\r\nHost: a\r\nX: {long}\r\n\r\n"), &long] {
+    for text in
+        [&format!("GET /{long}"), &format!("GET / HTTP/1.1\r\nHost: a\r\nX: {long}\r\n\r\n"), &format!("GET {long}")]
+    {
         assert_eq!(whole(text).2, Some(Malformed::HeadTooLong(LIMITS.head_bytes)), "{text}");
     }
     assert_eq!(whole(&post(&"A: b\r\n".repeat(8), "")).2, Some(Malformed::TooManyFields(8)));
@@ -195,7 +200,8 @@ fn requests() -> impl Strategy<Value = String> {
         "PRI * HTTP/2.0\r\n\r\n",
         "SM\r\n\r\n",
     ]);
-    prop::collection::vec(part, 0..12).prop_map(|parts| parts.concat())
+    let start = prop::sample::select(vec![GET, "POST / HTTP/1.1\r\nHost: a\r\n", "POST / HTTP/1.1\r\n", ""]);
+    (start, prop::collection::vec(part, 0..12)).prop_map(|(start, parts)| start.to_owned() + &parts.concat())
 }
 
 proptest! {

@@ -73,7 +73,17 @@ async fn a_body_costs_little_more_than_its_bytes() {
     tokio::spawn(async move {
         let mut streams = Vec::new();
         loop {
-            streams.push(unix.accept().await); // what it is sent, it does not read
+            let (mut stream, _) = unix.accept().await.expect("a connection");
+            let mut head = [0; 4];
+            stream.read_exact(&mut head).await.expect("a request");
+            if &head != b"GET " {
+                streams.push(stream); // what it is sent, it does not read
+                continue;
+            }
+            tokio::spawn(async move {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n").await.expect("it is read");
+                while stream.write_all(&[7; CHUNK_BYTES]).await.is_ok() {}
+            });
         }
     });
     let total = CLIENTS * BODY_BYTES;
@@ -136,5 +146,17 @@ async fn a_body_costs_little_more_than_its_bytes() {
         println!("handed on, chunked: {is_chunked}: {each} bytes a connection");
         assert!(each < 256 << 10, "{each} bytes a connection");
     }
+    // Nobody reads these answers: they stay where they come from.
+    let before = resident();
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut client = TcpStream::connect(address).await.expect("a connection");
+        client.write_all(b"GET /cold HTTP/1.1\r\nHost: localhost\r\n\r\n").await.expect("room");
+        clients.push(client);
+    }
+    sleep(Duration::from_secs(2)).await; // as much as there is room for
+    let each = resident().saturating_sub(before) / CLIENTS;
+    println!("handed back: {each} bytes a connection");
+    assert!(each < 400 << 10, "{each} bytes a connection");
     std::fs::remove_dir_all(&folder).expect("a folder");
 }

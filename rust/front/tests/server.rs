@@ -361,7 +361,7 @@ async fn certificates_are_replaced_while_connections_are_open() {
     assert!(connect_by_tls(&running, &old, &[]).await.is_err(), "the old certificate is gone");
     std::fs::write(folder.join("key.pem"), "no key").expect("a file");
     let error = tls.reload().expect_err("it is no key").to_string();
-    assert!(error.contains("key.pem"), "{error}");
+    assert!(error.ends_with("key.pem: has no private key"), "{error}");
 
     let stream = connect_by_tls(&running, &new, &[b"h2"]).await.expect("it is kept");
     let executor = hyper_util::rt::TokioExecutor::new();
@@ -375,6 +375,27 @@ async fn certificates_are_replaced_while_connections_are_open() {
     let mut received = String::new();
     open.read_to_string(&mut received).await.expect("an answer");
     assert_eq!(statuses(&received), ["200"]);
+    std::fs::remove_dir_all(&folder).expect("a folder");
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named() {
+    let folder = fresh_folder("bad-tls");
+    write_certificate(&folder);
+    let path = |name: &str| folder.join(name);
+    std::fs::rename(path("key.pem"), path("other.pem")).expect("a file");
+    write_certificate(&folder);
+    std::fs::write(path("empty.pem"), "").expect("a file");
+    for (certificate, key, expected) in [
+        ("certificate.pem", "other.pem", "certificate.pem: is not the certificate of the key in "),
+        ("key.pem", "key.pem", "key.pem: has no certificate"),
+        ("certificate.pem", "empty.pem", "empty.pem: has no private key"),
+        ("missing.pem", "key.pem", "missing.pem: I/O error: No such file or directory"),
+        ("certificate.pem", "missing.pem", "missing.pem: I/O error: No such file or directory"),
+    ] {
+        let error = Tls::read(path(certificate), path(key)).err().expect("it is refused").to_string();
+        assert!(error.contains(expected), "{error}");
+    }
     std::fs::remove_dir_all(&folder).expect("a folder");
 }
 

@@ -28,6 +28,7 @@ use coregw_front::problem::Codes;
 use coregw_front::proxy::{Application, Upstream};
 use coregw_front::reads::{Failure, Found, Reads, SMALL_PAYLOAD_BYTES};
 use coregw_front::server::{self, Rules, Server};
+use coregw_front::tls::Tls;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -138,6 +139,39 @@ impl Proxies {
             IpAddr::V6(subnet) => format!("{subnet}/64"),
         })
     }
+}
+
+/// A certificate with its chain, and its key, as a `Front` shows them to clients that connect by TLS.
+///
+/// Args:
+///     certificate: The path of the certificate and what leads to an authority, as PEM.
+///     key: The path of its private key, as PEM.
+///
+/// Raises:
+///     InvalidInput: If a file cannot be read or holds no certificate or key, or if the two do not belong together; the
+///         message names the file.
+#[pyclass(frozen, module = "coregw._core")]
+pub struct Certificate(Arc<Tls>);
+
+#[pymethods]
+impl Certificate {
+    #[new]
+    fn new(py: Python<'_>, certificate: PathBuf, key: PathBuf) -> PyResult<Self> {
+        let read = guarded(py, || Tls::read(certificate, key))?;
+        read.map(|tls| Self(Arc::new(tls))).map_err(|error| unusable(&error))
+    }
+
+    /// Read the files again, for connections that begin from now on. After an error they get the old certificate.
+    ///
+    /// Raises:
+    ///     InvalidInput: As the class.
+    fn reload(&self, py: Python<'_>) -> PyResult<()> {
+        guarded(py, || self.0.reload())?.map_err(|error| unusable(&error))
+    }
+}
+
+fn unusable(error: &io::Error) -> PyErr {
+    invalid(InputCode::InvalidRequest, error.to_string())
 }
 
 /// What hot requests read from a store: a queue, from which threads of the caller take batches.
@@ -465,16 +499,25 @@ impl Front {
     /// Args:
     ///     listeners: The sockets, which are closed as soon as it stops.
     ///     patience: The time for requests in progress to be finished after `stop`, in seconds.
+    ///     certificate: With one, all connections are by TLS, and of HTTP/2 if clients offer it.
     ///
     /// Raises:
     ///     OSError: If the threads cannot be started, or the system has no room for the sockets.
     ///     ValueError: If a listener is closed, or served already.
-    fn serve(&self, py: Python<'_>, listeners: Vec<PyRef<'_, Listener>>, patience: f64) -> PyResult<()> {
+    #[pyo3(signature = (listeners, patience, certificate = None))]
+    fn serve(
+        &self,
+        py: Python<'_>,
+        listeners: Vec<PyRef<'_, Listener>>,
+        patience: f64,
+        certificate: Option<&Certificate>,
+    ) -> PyResult<()> {
+        let tls = certificate.map(|each| Arc::clone(&each.0));
         let sockets = listeners.iter().map(|each| each.take().ok_or_else(|| refused("listener", &"a closed one")));
         let sockets = sockets.collect::<PyResult<Vec<_>>>();
         drop(listeners);
         let served = sockets.and_then(|sockets| {
-            let served = guarded(py, || self.run(sockets, duration(patience)))?;
+            let served = guarded(py, || self.run(sockets, tls.as_ref(), duration(patience)))?;
             served.map_err(|error| os_error(&error))
         });
         self.log.close();
@@ -530,7 +573,7 @@ impl Front {
 
 impl Front {
     /// Serves in threads of its own.
-    fn run(&self, sockets: Vec<TcpListener>, patience: Duration) -> io::Result<()> {
+    fn run(&self, sockets: Vec<TcpListener>, tls: Option<&Arc<Tls>>, patience: Duration) -> io::Result<()> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(self.threads.max(1))
             .thread_name("coregw-front")
@@ -538,7 +581,11 @@ impl Front {
             .build()?;
         runtime.block_on(async {
             let listeners = sockets.into_iter().map(tokio::net::TcpListener::from_std);
-            let listeners = listeners.map(|each| each.map(server::Listener::Tcp)).collect::<io::Result<Vec<_>>>()?;
+            let listener = |socket| match tls {
+                Some(tls) => server::Listener::Tls(socket, Arc::clone(tls)),
+                None => server::Listener::Tcp(socket),
+            };
+            let listeners = listeners.map(|each| each.map(listener)).collect::<io::Result<Vec<_>>>()?;
             self.server.serve(listeners, self.stopped(), patience).await;
             Ok(())
         })

@@ -12,7 +12,8 @@ const FOLDERS: &str = "folders can't be read or written";
 const GATEWAY: &str = "no gateway can be run";
 
 /// The names, and what they would do.
-const NAMES: [(&CStr, &str); 16] = [
+const NAMES: [(&CStr, &str); 17] = [
+    (c"Certificate", GATEWAY),
     (c"FolderLines", FOLDERS),
     (c"FolderListing", FOLDERS),
     (c"FolderRights", FOLDERS),

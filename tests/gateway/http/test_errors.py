@@ -228,12 +228,13 @@ def test_healthz_is_503_if_the_store_fails(expect_refusal: Refusal) -> None:
 
 def test_failure_during_a_download_closes_the_connection(tmp_path: Path) -> None:
     class Torn(MemoryStore):
-        async def _torn(self) -> object:
+        async def _torn(self, start: int) -> object:
+            if start > 0:
+                raise StoreDamaged("the second chunk is missing")
             yield bytes(1 << 20)
-            raise StoreDamaged("the second chunk is missing")
 
         def read_payload(self, multihash: bytes, start: int = 0, end: int | None = None) -> object:  # type: ignore[override]
-            return self._torn()
+            return self._torn(start)
 
     with serving.thread(Torn()) as url:
         cid = httpx2.post(f"{url}/v1/cas", content=bytes(3 << 20)).json()["cid"]

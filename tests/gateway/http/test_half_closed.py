@@ -69,8 +69,7 @@ def test_an_error_reaches_a_client_that_truncates_its_body(gateway: str, head: b
         with serving.connect(gateway) as connection:
             connection.sendall(head + b"\r\n\r\nbegun")
             connection.shutdown(socket.SHUT_WR)
-            told = (b"HTTP/1.1 %d " % status, b"HTTP/1.1 400 ")  # of the request, or of its body
-            assert serving.everything(connection).startswith(told)
+            assert serving.everything(connection).startswith(b"HTTP/1.1 %d " % status)
 
 
 def test_a_client_of_http_1_0_is_not_told_to_continue(gateway: str) -> None:

@@ -256,7 +256,6 @@ def test_a_name_that_is_not_utf_8_is_escaped_in_the_log(log_format: str, shown: 
     assert message.endswith(shown)
 
 
-@pytest.mark.parametrize(("name", "value"), [("log_format", "xml"), ("tracing", "zipkin")])
-def test_unknown_forms_are_refused(name: str, value: str) -> None:
-    with pytest.raises(InvalidInput, match=f"setting {name} is '{value}', expected one of"):
-        Settings.load({}, **{name: value})
+def test_an_unknown_form_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="log_format is 'xml', expected one of"):
+        Settings.load({}, log_format="xml")

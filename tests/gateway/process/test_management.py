@@ -23,6 +23,7 @@ from coregw.engine import Engine
 from coregw.errors import InvalidInput, Unavailable
 from coregw.gateway.control import control_file
 from coregw.gateway.jobs import Jobs, Outcome
+from coregw.gateway.limits.machine import Limits
 from coregw.gateway.management import serve_management
 from coregw.gateway.replies import Reply
 from coregw.gateway.settings import Settings
@@ -160,7 +161,7 @@ def test_without_a_token_tcp_has_health_only(tmp_path: Path) -> None:
 
 def test_a_management_address_in_use_is_named() -> None:
     async def run() -> None:
-        async with serve_management(settings, Engine(MemoryStore()), None, None, lambda: None):
+        async with serve_management(settings, Limits.of(settings), Engine(MemoryStore()), None, None, lambda: None):
             pass
 
     with socket.create_server(("127.0.0.1", 0)) as taken:

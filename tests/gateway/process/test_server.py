@@ -143,11 +143,11 @@ def test_the_unspecified_ipv6_address_is_every_address(is_shared: bool) -> None:
         if is_shared:
             port = stack.enter_context(reserve(Settings(host="::", port=0))).getsockname()[1]
         settings = Settings(host="::", port=port)
-        listening = listen_for_clients(settings, shared=True) if is_shared else listen(settings)
+        listening = listen_for_clients(settings, 16, shared=True) if is_shared else listen(settings, 16)
         stack.callback(listening.close)
         for host in ("127.0.0.1", "::1"):
             socket.create_connection((host, int(url_of(listening).rpartition(":")[2])), timeout=10).close()
-        alone = stack.enter_context(listen(Settings(host="::1", port=0)))
+        alone = stack.enter_context(listen(Settings(host="::1", port=0), 16))
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", alone.getsockname()[1]), timeout=10)
 
