@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::Instant;
 
@@ -337,7 +337,8 @@ where
     if body.size_hint().lower() > limit as u64 {
         return Err(Problem::too_large(limit));
     }
-    let (mut first, mut rest) = (Bytes::new(), BytesMut::new());
+    let declared = body.size_hint().exact().and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX);
+    let (mut first, mut rest) = (Bytes::new(), Vec::new());
     while let Some(frame) = next_frame(&mut body, account).await? {
         let Ok(chunk) = frame.into_data() else { continue }; // trailers mean nothing here
         let length = first.len() + rest.len() + chunk.len();
@@ -349,12 +350,15 @@ where
             first = chunk;
             continue;
         }
-        if rest.is_empty() {
-            rest.extend_from_slice(&std::mem::take(&mut first));
+        if rest.capacity() < length {
+            // Twice as much as before, but no more than is declared; not at once, as it may never arrive.
+            let capacity = declared.min(2 * rest.capacity()).max(length);
+            rest.reserve_exact(capacity - rest.len());
         }
+        rest.extend_from_slice(&std::mem::take(&mut first));
         rest.extend_from_slice(&chunk);
     }
-    Ok(if rest.is_empty() { first } else { rest.freeze() })
+    Ok(if rest.is_empty() { first } else { Bytes::from(rest) })
 }
 
 async fn next_frame<B>(body: &mut Arriving<B>, account: &mut Account) -> Result<Option<Frame<Bytes>>, Problem>
