@@ -182,6 +182,9 @@ CALLS: dict[str, Callable[[As], object]] = {
     "Operation.mutate": operation("mutate", b'{"deltas":[]}'),
     "Operation.supply_pages": supplied,
     "Operation.supply_bytes": lambda b: _core.Operation.resolve(PageCache(1 << 20), RESOLVE).supply_bytes(b(b"x")),
+    "StoreReads.supply": lambda b: _core.StoreReads(PageCache(1 << 20), False).supply(
+        1, [b(b"page")], [], [(b(bytes(32)), b(b"page"))], [(1, b(b"a"))], [], [b(b"a")]
+    ),
     "ArcSorter.feed": sorter,
     "CarReader.feed": car_reader,
     "block_cid": lambda b: _core.block_cid(b(BLOCK)),

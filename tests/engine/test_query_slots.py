@@ -34,11 +34,11 @@ async def test_a_query_that_has_found_much_does_not_wait_with_it(path: str, budg
     root = json.loads(await engine.create_root(json.dumps({"arcs": arcs}).encode()))["root"]
     body = json.dumps({"profile": "core.scan/v0alpha1", "root": root, "prefix": []}).encode()
     answer = await engine.scan(body)
-    query = QueryState(lambda: Operation.scan(engine._cache, body), max_nodes=1 << 30)
+    query = QueryState(lambda: Operation.scan(engine.cache, body), max_nodes=1 << 30)
     assert not isinstance(query.begin(budget), bytes), "the answer is not written yet"
     assert (query.held_bytes > MAX_KEPT_BYTES) is not is_kept
     slots = QuerySlots(1, 32)
-    async with slots.occupy(QueryState(lambda: Operation.scan(engine._cache, body), 1)):
+    async with slots.occupy(QueryState(lambda: Operation.scan(engine.cache, body), 1)):
         waiting = asyncio.create_task(_finish(slots, query))
         await asyncio.sleep(0)
         assert (query.operation is not None) is is_kept

@@ -162,20 +162,20 @@ def _run(settings: Settings, worker: tuple[int, int] | None, *, as_json: bool) -
         worker: In a worker process, the value of ``--worker``; otherwise None.
         as_json: Whether the address is printed as JSON.
     """
-    if worker is None:
-        _warn_of_unknown_variables(settings)
     from coregw.gateway.listener import announce
 
     on_ready = announce_as_json if as_json else announce
     if worker is None and settings.workers > 1:
         from coregw.gateway import workers
 
+        _warn_of_unknown_variables(settings)
         command = [sys.executable, "-P", "-m", "coregw", "serve", "--worker"]
         workers.run(settings, command, on_ready, _reload_on_hangup)
         return
-    from coregw.gateway import server
+    from coregw.gateway import server  # fails where it cannot run, so before anything is logged
 
     if worker is None:
+        _warn_of_unknown_variables(settings)
         server.run(settings, on_ready, _reload_on_hangup)
     else:
         server.run_worker(settings, *worker, _reload_on_hangup)
