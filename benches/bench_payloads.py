@@ -73,9 +73,9 @@ class Constant(Payloads):
             yield self.chunk
 
 
-def constant_app(gateway: Context, token: AccessToken | None) -> Any:  # noqa: ANN401 - an ASGI app
+def constant_app(gateway: Context, *tokens: AccessToken | None) -> Any:  # noqa: ANN401 - an ASGI app
     gateway.engine.payloads.__class__ = Constant
-    return create_app_over(gateway, token)
+    return create_app_over(gateway, *tokens)
 
 
 APPS = {"gateway": create_app_over, "constant": constant_app}

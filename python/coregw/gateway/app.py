@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from litestar import Litestar
@@ -20,8 +20,16 @@ from litestar.exceptions import HTTPException
 
 from coregw._core import Origins, Proxies
 from coregw.engine import Engine, EngineLimits
-from coregw.errors import Unauthorized
-from coregw.gateway.access import WRITE_TOKEN_VARIABLE, AccessToken, WriteAccess, warn_of_open_writes
+from coregw.gateway.access import (
+    OPERATE,
+    READ,
+    WRITE_TOKEN_VARIABLE,
+    Access,
+    AccessToken,
+    TokenPolicy,
+    action_of,
+    warn_of_open_writes,
+)
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import description_of
 from coregw.gateway.limits.machine import Limits
@@ -122,7 +130,7 @@ def create_app(
     settings = Settings.load() if settings is None else settings
     of_all = Limits.of(settings) if limits is None else limits
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
-    write_access = WriteAccess(settings.read_only, AccessToken.from_environment(WRITE_TOKEN_VARIABLE))
+    write_token = AccessToken.from_environment(WRITE_TOKEN_VARIABLE)
 
     @asynccontextmanager
     async def opened(_: Litestar) -> AsyncIterator[None]:
@@ -130,24 +138,28 @@ def create_app(
         engine = await open_engine(settings, of_all, store)
         try:
             async with tracing() as traced:
-                app.state["gateway"] = replace(Gateway.over(engine, settings, of_all), write_access=write_access)
+                app.state["gateway"] = Gateway.over(engine, settings, of_all)
                 app.wrap(traced)
                 yield
         finally:
             await engine.close()
 
-    app = _compose(settings, admin_token if settings.management_host_and_port is None else None, [opened])
+    operators = admin_token if settings.management_host_and_port is None else None
+    app = _compose(settings, operators, write_token, [opened])
     return app
 
 
-def create_app_over(gateway: Gateway, admin_token: AccessToken | None = None) -> Application:
+def create_app_over(
+    gateway: Gateway, admin_token: AccessToken | None = None, write_token: AccessToken | None = None
+) -> Application:
     """Return the application of an open engine, which the caller closes.
 
     Args:
         gateway: The engine and the limits.
         admin_token: The token that the administration routes require; without one they do not exist.
+        write_token: The token that the other routes that write require; without one, anybody may use them.
     """
-    app = _compose(gateway.settings, admin_token)
+    app = _compose(gateway.settings, admin_token, write_token)
     app.state["gateway"] = gateway
     return app
 
@@ -155,13 +167,15 @@ def create_app_over(gateway: Gateway, admin_token: AccessToken | None = None) ->
 def _compose(
     settings: Settings,
     admin_token: AccessToken | None,
+    write_token: AccessToken | None,
     lifespan: Sequence[Callable[[Litestar], AbstractAsyncContextManager[None]]] = (),
 ) -> Application:
     """Return the application without a gateway, which has to be in its state when requests arrive."""
+    policy = TokenPolicy(settings.read_only, write_token, admin_token)
     rules = Rules(
         Origins(settings.hosts, settings.allow_origin, settings.host),
         Proxies(settings.proxies),
-        admin_token,
+        Access(policy),
         headers=response_headers(settings.allow_origin),
         access_log=settings.access_log,
     )
@@ -169,7 +183,7 @@ def _compose(
         *(handler for group in _GROUPS for handler in group.handlers),
         *pages.page_handlers(),
         *pages.explorer_handlers(),
-        *([] if admin_token is None else [admin_router()]),
+        *([admin_router()] if policy.has_operators else []),
     ]
     app = Application(rules, handlers, lifespan=lifespan)
     app.state["openapi"] = build_document(app)
@@ -185,16 +199,14 @@ class Rules:
             have done so: an application cannot know that, a check takes two microseconds, and without one any page
             that somebody visits could read from, or write to, a gateway on that person's machine.
         proxies: The addresses of clients to which no limit per address applies.
-        token: What requests for the administration must carry, unknown paths below it included; None without it.
-        is_private: Whether all requests need the token.
+        access: Who may do what.
         headers: Returns the headers of all responses to requests for a path.
         access_log: Whether each request is logged.
     """
 
     origins: Origins
     proxies: Proxies
-    token: AccessToken | None = None
-    is_private: bool = False
+    access: Access
     headers: Callable[[str], _Headers] = lambda _: _HEADERS
     access_log: bool = False
 
@@ -208,14 +220,14 @@ class Rules:
         refused = self.origins.refusal(scope["method"].encode(), host, origin, site)
         return None if refused is None else Problem(*refused).reply()
 
-    def refuse_client(self, scope: HTTPScope) -> Reply | None:
-        """Return the response to a request that lacks the token: so no client learns which paths and methods exist."""
-        if self.token is not None and (self.is_private or _is_admin(scope["path"])):
-            try:
-                self.token.check(scope)
-            except Unauthorized as error:
-                return problem_of(scope, error).reply()
-        return None
+    async def refuse_client(self, scope: HTTPScope) -> Reply | None:
+        """Return the response to a request that may not even read, or not operate if it is for the administration.
+
+        Unknown paths below that are part of it: so no client learns which paths and methods exist.
+        """
+        operates = self.access.policy.has_operators and _is_admin(scope["path"])
+        refused = await self.access.refusal(scope, OPERATE if operates else READ)
+        return None if refused is None else problem_of(scope, refused).reply()
 
 
 class Application(Litestar):
@@ -239,10 +251,10 @@ class Application(Litestar):
     ) -> None:
         super().__init__(
             route_handlers=route_handlers,
-            guards=[_check_write_access],
+            guards=[_check_access],
             exception_handlers={Exception: handle_exception, HTTPException: handle_exception},
             lifespan=list(lifespan),
-            state=State(),
+            state=State({"access": rules.access}),
             openapi_config=None,
             logging_config=None,
             debug=False,
@@ -273,7 +285,7 @@ class Application(Litestar):
         status = took = size = 0
         refusal, headers = self._rules.refuse_stranger(request), _HEADERS
         if refusal is None:
-            refusal, headers = self._rules.refuse_client(request), self._rules.headers(scope["path"])
+            refusal, headers = await self._rules.refuse_client(request), self._rules.headers(scope["path"])
 
         async def send_counted(message: Message) -> None:
             nonlocal status, took, size
@@ -291,16 +303,11 @@ class Application(Litestar):
                 counts_of(request["method"], request.get("path_template")).add(status, took, size)
 
 
-async def _check_write_access(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """Litestar's guard of its routes. Raises `CoregwError` if a request may not use one.
-
-    It awaits nothing; but Litestar would call a synchronous one in a thread, which took half of a short request.
-    """
+async def _check_access(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """Litestar's guard of its routes. Raises `CoregwError` if a request may not use one."""
     scope = cast("HTTPScope", connection.scope)  # there are no routes of another type
-    description = description_of(handler.opt, scope["method"])
-    if description is not None:
-        gateway: Gateway = connection.app.state["gateway"]
-        gateway.write_access.check(description, scope)
+    action = action_of(description_of(handler.opt, scope["method"]), connection.path_params)
+    await Access.of(connection).check(scope, action)
 
 
 def _own_path(scope: HTTPScope) -> str:

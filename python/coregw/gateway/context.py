@@ -6,11 +6,10 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from coregw.engine import Engine
-from coregw.gateway.access import WriteAccess
 from coregw.gateway.limits.descriptors import max_spools
 from coregw.gateway.limits.machine import Limits
 from coregw.gateway.limits.memory import BodyMemory
@@ -43,7 +42,6 @@ class Gateway:
         builds: The maps in progress whose arcs are streamed, most of which are being received.
         payload_streams: The answers with many payloads in progress.
         chunk_reads: Limits the chunks of payloads that are being read, or have been and are not sent yet.
-        write_access: Who may use the routes that write.
         phase: Returns why the process is not serving clients, or None if it is.
     """
 
@@ -56,7 +54,6 @@ class Gateway:
     builds: Slots
     payload_streams: Slots
     chunk_reads: asyncio.Semaphore
-    write_access: WriteAccess = field(default_factory=WriteAccess)
     phase: Callable[[], str | None] = lambda: None
 
     @classmethod

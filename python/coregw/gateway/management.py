@@ -25,7 +25,7 @@ from coregw._core import Origins, Proxies
 from coregw.engine import Engine
 from coregw.errors import CoregwError, Unavailable
 from coregw.gateway import maintenance
-from coregw.gateway.access import AccessToken
+from coregw.gateway.access import Access, AccessToken, TokenPolicy
 from coregw.gateway.app import Application, Rules
 from coregw.gateway.collectors import database_samples, engine_source, job_samples, own_samples, store_samples
 from coregw.gateway.context import Gateway
@@ -170,18 +170,18 @@ def create_management_app(
     """
     settings = management.gateway.settings
     hosts, (host, _) = settings.hosts, settings.management_host_and_port or (settings.host, 0)
+    policy = TokenPolicy(control_token=token) if is_private else TokenPolicy(admin_token=token)
     rules = Rules(
         Origins("*" if is_private else hosts, settings.allow_origin, host),
         Proxies(settings.proxies),
-        token,
-        is_private=is_private,
+        Access(policy),
         access_log=settings.access_log,
     )
     restricted = [admin_router(), Router("/admin/v1/maintenance", route_handlers=list(maintenance.handlers))]
     handlers = [
         metrics,
         *(handler for group in (health, pages, publications) for handler in group.handlers),
-        *(restricted if token is not None else []),
+        *(restricted if policy.has_operators else []),
     ]
     app = Application(rules, handlers)
     app.state.update(gateway=management.gateway, management=management, openapi=build_document(app, MANAGEMENT))

@@ -11,13 +11,12 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
-from dataclasses import replace
 from typing import Any
 
 from coregw._core import Listener
 from coregw.engine import Engine
 from coregw.errors import InvalidInput, Unavailable
-from coregw.gateway.access import WRITE_TOKEN_VARIABLE, AccessToken, WriteAccess, warn_of_open_writes
+from coregw.gateway.access import WRITE_TOKEN_VARIABLE, AccessToken, warn_of_open_writes
 from coregw.gateway.app import create_app_over, open_engine, response_headers
 from coregw.gateway.collectors import engine_source, front_source, report_forever
 from coregw.gateway.context import Gateway
@@ -214,7 +213,7 @@ class GatewayServer:
         self._certificate = open_certificate(settings)
         self._limits = Limits.of(settings) if limits is None else limits
         self._admin_token = admin_token
-        self._write_access = WriteAccess(settings.read_only, write_token)
+        self._write_token = write_token
         self._owner = owner
         self._store = store
         self._on_ready = on_ready
@@ -237,8 +236,8 @@ class GatewayServer:
             try:
                 async with self._observed(engine) as sources, tracing() as traced:
                     token = self._admin_token if settings.management_host_and_port is None else None
-                    gateway = replace(Gateway.over(engine, settings, limits), write_access=self._write_access)
-                    app = traced(create_app_over(gateway, token))
+                    gateway = Gateway.over(engine, settings, limits)
+                    app = traced(create_app_over(gateway, token, self._write_token))
                     fields = [
                         (name.decode(), value.decode()) for name, value in response_headers(settings.allow_origin)("/")
                     ]

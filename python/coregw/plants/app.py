@@ -17,7 +17,7 @@ from litestar.exceptions import HTTPException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 
 from coregw.errors import CoregwError, InvalidInput, TooLarge, Unavailable
-from coregw.gateway.access import AccessToken
+from coregw.gateway.access import WRITE, Access, AccessToken, TokenPolicy
 from coregw.gateway.listener import listen, url_of
 from coregw.gateway.logs import AccessLog
 from coregw.gateway.replies import problem_of
@@ -144,10 +144,12 @@ def create_app(open_store: Callable[[], Awaitable[Store]], token: AccessToken | 
 
 
 def _create_route(token: AccessToken) -> HTTPRouteHandler:
+    access = Access(TokenPolicy(write_token=token))
+
     @post(PATH, status_code=200)
     async def create_plant(request: Request[Any, Any, Any]) -> Response[bytes]:
         """``POST /plants``. Checks the token before reading anything else of the request."""
-        token.check(request.scope)
+        await access.check(request.scope, WRITE)
         query_parameters(request.scope)
         check_json_type(request.scope)
         try:

@@ -76,8 +76,11 @@ def warm_gateway(data: Path) -> Iterator[tuple[int, httpx2.Client]]:
         httpx2.Client(base_url=running.url, timeout=60) as client,
     ):
         create_empty_map_and_list(client)
-        for route in ("/admin/v1/scopes/s/roots", "/v1/verify/resolve"):  # loads modules, which are not the bodies'
-            answer = client.post(route, content=b"{}", headers={"Authorization": f"Bearer {serving.ADMIN_TOKEN}"})
+        # Loads modules and starts threads, of the front for long queries too, which are not the bodies'.
+        for route in ("/admin/v1/scopes/s/roots", "/v1/verify/resolve"):
+            answer = client.post(
+                route, content=b"{" + b" " * 900_000 + b"}", headers={"Authorization": f"Bearer {serving.ADMIN_TOKEN}"}
+            )
             assert answer.status_code == 400
         yield running.popen.pid, client
 

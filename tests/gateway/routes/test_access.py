@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import serving
 from car_files import TYPE
 from coregw import Cid, payload_cid
 from coregw.engine import Engine
-from coregw.gateway.access import AccessToken, WriteAccess
+from coregw.gateway.access import AccessToken
 from coregw.gateway.app import create_app_over
 from coregw.gateway.context import Gateway
 from coregw.gateway.openapi import operations_of
@@ -140,11 +139,11 @@ async def test_only_who_may_write_keeps_what_is_held_from_garbage_collection() -
     readable, writable = (
         httpx2.AsyncClient(
             transport=httpx2.ASGITransport(
-                create_app_over(replace(Gateway.over(engine, Settings()), write_access=access), None),
+                create_app_over(Gateway.over(engine, settings), None, token),
             ),
             base_url="http://localhost",
         )
-        for access in (WriteAccess(is_read_only=True, token=token), WriteAccess(token=token))
+        for settings in (Settings(read_only=True), Settings())
     )
     payload = (await writable.post("/v1/cas", content=b"held", headers=WRITER)).json()["cid"]
     create = {"arcs": {"a": payload, "b": "bafkqaaa"}}

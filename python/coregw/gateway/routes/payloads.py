@@ -11,6 +11,7 @@ from typing import Any, Final
 from litestar import Request, post, route
 from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations at run time
 
+from coregw.gateway.access import WRITE, Access
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import CAR, DESCRIPTION, JSON, OCTETS, Description, Parameter
 from coregw.gateway.limits.peers import peer_of
@@ -106,7 +107,7 @@ async def get_payloads(request: Request[Any, Any, Any]) -> Reply:
 async def has_payloads(request: Request[Any, Any, Any]) -> Reply:
     """``POST /v1/cas/has``, which never stores anything. Any body that is not declared as JSON is binary."""
     gateway, scope = Gateway.of(request), request.scope
-    limit, renews = gateway.limits.json_body_bytes, gateway.write_access.allows(scope)
+    limit, renews = gateway.limits.json_body_bytes, await Access.of(request).allows(scope, WRITE)
     if has_media_type(scope, f"{JSON}; charset=utf-8"):
         async with gateway.json_body(scope, request.receive, limit) as body:
             return json_reply(await gateway.engine.payloads.batch_held(body, renews=renews))

@@ -17,6 +17,7 @@ from litestar.params import FromPath  # noqa: TC002 - Litestar reads annotations
 
 from coregw._core import Cid
 from coregw.errors import InvalidInput
+from coregw.gateway.access import WRITE, Access
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import CAR, DESCRIPTION, JSON_LINES, Description, Parameter
 from coregw.gateway.limits.arrival import arrival_of
@@ -139,7 +140,7 @@ async def check_complete(request: Request[Any, Any, Any], root: FromPath[str]) -
     """``POST /v1/roots/{root}/complete``."""
     gateway = Gateway.of(request)
     query_parameters(request.scope)
-    renews = gateway.write_access.allows(request.scope)
+    renews = await Access.of(request).allows(request.scope, WRITE)
     return json_reply(await gateway.engine.check_complete(root, renews=renews))
 
 
