@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// What a [`Pace`] demands.
+/// What is demanded of a client.
 #[derive(Debug, Clone, Copy)]
 pub struct Rate {
     /// The least that has to move, in bytes a second, after the grace period; 0 if any progress counts.
