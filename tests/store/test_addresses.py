@@ -6,6 +6,7 @@ import pytest
 
 from coregw.errors import InvalidInput
 from coregw.store.addresses import BucketAddress, check_database_address, masked
+from coregw.store.postgres.checks import split_unsafe
 from tables import rows
 
 
@@ -64,3 +65,24 @@ def test_a_database_may_have_several_hosts() -> None:
 )
 def test_passwords_of_endpoints_are_not_shown(address: str, shown: str) -> None:
     assert masked(address) == shown
+
+
+@rows(
+    ("query", "rest", "names"),
+    [
+        ("", "", set()),
+        ("?sslmode=disable", "?sslmode=disable", set()),
+        ("?unsafe=fsync", "", {"fsync"}),
+        ("?a=1&unsafe=fsync,standbys&b=x%20y", "?a=1&b=x%20y", {"fsync", "standbys"}),
+        ("?unsafe=fsync&a=1&unsafe=full%5Fpage_writes", "?a=1", {"fsync", "full_page_writes"}),
+    ],
+)
+def test_what_is_allowed_to_be_unsafe_is_not_given_to_the_database(query: str, rest: str, names: set[str]) -> None:
+    host = "postgresql://me:se-cret@host/db"
+    assert split_unsafe(host + query) == (host + rest, names)
+
+
+def test_an_unknown_risk_is_named_without_the_address() -> None:
+    with pytest.raises(InvalidInput, match="unsafe=speed, expected names of fsync, full_page_writes") as caught:
+        split_unsafe("postgresql://me:se-cret@host/db?unsafe=fsync,speed")
+    assert "se-cret" not in str(caught.value)

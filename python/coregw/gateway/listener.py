@@ -107,6 +107,7 @@ async def serving(
         timeout_keep_alive=UPSTREAM_IDLE_SECONDS if is_private else _IDLE_SECONDS,
         timeout_graceful_shutdown=patience,
     )
+    config.load()  # it imports modules, which need descriptors: there may be none as soon as clients come
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve([listener]))
     try:
