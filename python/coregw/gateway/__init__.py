@@ -6,8 +6,9 @@ returns it for any ASGI server. Importing this package imports no web framework;
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from coregw.extras import missing_extra
 
@@ -19,10 +20,13 @@ __all__ = ["create_app"]
 if find_spec("litestar") is None:
     raise missing_extra(ModuleNotFoundError(name="litestar"), "coregw.gateway", "server")
 
+_MODULES: Final = {"create_app": ".app"}
+
 
 def __getattr__(name: str) -> object:
-    if name != "create_app":
+    """Import a name on first use."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from coregw.gateway import app  # noqa: PLC0415 - imported on first use
-
-    return app.create_app
+    value: object = getattr(import_module(_MODULES[name], __name__), name)
+    globals()[name] = value
+    return value
