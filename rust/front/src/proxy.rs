@@ -324,7 +324,8 @@ impl Body for Passing {
             found = Pin::new(&mut this.body).poll_frame(cx);
         }
         let found = ready!(found);
-        if found.is_none()
+        // hyper asks for nothing after the last byte of a body whose length it knows.
+        if (found.is_none() || this.body.is_end_stream())
             && let Some(link) = this.link.take()
         {
             this.upstream.give_back(link);

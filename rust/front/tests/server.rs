@@ -272,11 +272,12 @@ async fn http2_is_answered_in_clear_with_the_same_checks() {
     }
 }
 
-/// A server that answers every complete head with an empty 200, and counts them.
-async fn count_heads(listener: UnixListener, seen: Arc<AtomicUsize>, answers_per_connection: usize) {
+/// A server that answers every complete head with a short 200, and counts connections and heads.
+async fn count_heads(listener: UnixListener, counted: Arc<[AtomicUsize; 2]>, answers_per_connection: usize) {
     loop {
         let (mut stream, _) = listener.accept().await.expect("a connection");
-        let seen = Arc::clone(&seen);
+        counted[0].fetch_add(1, Ordering::AcqRel);
+        let counted = Arc::clone(&counted);
         tokio::spawn(async move {
             let (mut received, mut answered) = (Vec::new(), 0);
             while answered < answers_per_connection && stream.read_buf(&mut received).await.is_ok_and(|size| size > 0) {
@@ -284,7 +285,7 @@ async fn count_heads(listener: UnixListener, seen: Arc<AtomicUsize>, answers_per
                     let head = String::from_utf8_lossy(&received[..end]).to_ascii_lowercase();
                     assert!(!head.contains("connection:") && !head.contains("x-hop"), "{head}");
                     received.drain(..end + 4);
-                    seen.fetch_add(1, Ordering::AcqRel);
+                    counted[1].fetch_add(1, Ordering::AcqRel);
                     answered += 1;
                     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nKeep-Alive: timeout=5\r\n\r\nok";
                     stream.write_all(answer).await.expect("the front reads");
@@ -299,8 +300,8 @@ async fn another_server_answers_over_connections_that_are_kept_and_may_end() {
     let folder = fresh_folder("upstream");
     let path = folder.join("socket");
     let listener = UnixListener::bind(&path).expect("a socket");
-    let seen = Arc::new(AtomicUsize::new(0));
-    tokio::spawn(count_heads(listener, Arc::clone(&seen), 3));
+    let counted = Arc::<[AtomicUsize; 2]>::default();
+    tokio::spawn(count_heads(listener, Arc::clone(&counted), 3));
     let running = start(Some(path)).await;
     let get =
         "GET /cold HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive, x-hop\r\nX-Hop: 1\r\nTE: trailers\r\n\r\n";
@@ -312,7 +313,8 @@ async fn another_server_answers_over_connections_that_are_kept_and_may_end() {
             "{received}"
         );
     }
-    assert_eq!(seen.load(Ordering::Acquire), 10);
+    let [connections, heads] = [0, 1].map(|index| counted[index].load(Ordering::Acquire));
+    assert_eq!((connections, heads), (4, 10), "ten requests, of which three share a connection");
     std::fs::remove_dir_all(&folder).expect("a folder");
 }
 
