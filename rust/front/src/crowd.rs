@@ -456,7 +456,9 @@ impl Member {
     pub(crate) fn set_unread(&self, is_unread: bool) {
         if self.is_unread.load(Ordering::Relaxed) != is_unread {
             self.is_unread.store(is_unread, Ordering::Release);
-            if !is_unread {
+            // Without a request, what a client of HTTP/2 reads are answers to pings and settings, however many it sends.
+            let is_answer = !self.is_idle() || !self.is_http2.load(Ordering::Relaxed);
+            if is_answer && !is_unread {
                 self.note_read();
             }
         }

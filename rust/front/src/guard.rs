@@ -172,12 +172,9 @@ impl<S: Stream> Guarded<S> {
             _ if self.writing.behind_since().is_some() => None, // until the client has read, which has a deadline
             (Part::Body, _) => None,                            // whoever reads the body has one
             (Part::Http2, _) => {
-                let is_new = self.member.progress().0 == 0;
-                let patience = if is_new { deadlines.head } else { deadlines.idle };
-                // Nothing that a client sends without a request, or before one is complete, extends it.
-                return match self.member.is_idle() {
-                    true => self.timer.poll(cx, self.member.active() + patience),
-                    false => Poll::Pending,
+                return match self.request_due() {
+                    Some(due) => self.timer.poll(cx, due),
+                    None => Poll::Pending,
                 };
             }
             (Part::Idle, 1..) => {
@@ -199,6 +196,13 @@ impl<S: Stream> Guarded<S> {
         };
         self.awaited = Some((since, part, number));
         self.timer.poll(cx, since + patience)
+    }
+
+    /// When a client of HTTP/2 without a request has to have sent one completely: nothing else that it sends extends that.
+    fn request_due(&self) -> Option<Instant> {
+        let is_new = self.member.progress().0 == 0;
+        let patience = if is_new { self.deadlines.head } else { self.deadlines.idle };
+        self.member.is_idle().then(|| self.member.active() + patience)
     }
 
     /// Takes the verdict on what is held, or has just been read. Returns how much of it passes.
@@ -336,6 +340,9 @@ impl<S: Stream> AsyncRead for Guarded<S> {
                 let is_partial = this.framing.part() == Part::Body;
                 this.member.set_arrived(this.framing.requests() - u64::from(is_partial));
             }
+            // A client that never pauses is never waited for, so its deadline is looked at here.
+            let is_http2 = this.framing.part() == Part::Http2;
+            this.is_closed = is_http2 && this.request_due().is_some_and(|due| due <= Instant::now());
             return Poll::Ready(Ok(()));
         }
         if this.has_ended {
