@@ -1,7 +1,7 @@
 //! What a writer is to make: folders, symbolic links, and files with the payloads that they consist of. Files that are added
 //! before any of them is requested make one batch.
 //!
-//! Where something may be there already, files and links are held as held items until that is known: see [`crate::update`].
+//! Where something may be there already, files and links are held until that is known: see [`crate::update`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, OsStr};
