@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
-from typing import Any, Self, TypeVar, TypeVarTuple
+from typing import Any, Final, Self, TypeVar, TypeVarTuple
 
-__all__ = ["Check", "EventLoopThread", "finish", "for_each", "in_stoppable_thread", "in_thread", "result_of"]
+__all__ = [
+    "Check",
+    "EventLoopThread",
+    "finish",
+    "for_each",
+    "in_stoppable_thread",
+    "in_thread",
+    "result_from_thread",
+    "result_of",
+]
 
 T = TypeVar("T")
+
+_SIGNAL_SECONDS: Final = 1.0
+"""After how long the main thread looks for signals that other threads have received."""
 
 
 async def result_of(call: asyncio.Future[T]) -> T:
@@ -106,6 +119,20 @@ def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
     return first
 
 
+def result_from_thread(call: concurrent.futures.Future[T]) -> T:
+    """Wait for the result of a call in another thread, and meanwhile handle signals if this is the main thread.
+
+    Only the main thread runs Python's signal handlers. Where a signal was delivered to another thread, as Linux does if
+    the main thread has not yet seen the one before, a wait without a timeout would not run them until the call ends.
+    """
+    while True:
+        try:
+            return call.result(_SIGNAL_SECONDS)
+        except TimeoutError:
+            if call.done():  # it is what the call has raised, or it ended just now
+                return call.result()
+
+
 class EventLoopThread:
     """An event loop in a thread of its own, for code without one. A context manager, which calls `close`.
 
@@ -141,7 +168,7 @@ class EventLoopThread:
                 raise RuntimeError("the event loop is closed")
             future = asyncio.run_coroutine_threadsafe(call, self.loop)
         try:
-            return future.result()
+            return result_from_thread(future)
         except BaseException:
             future.cancel()
             raise

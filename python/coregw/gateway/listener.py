@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import uvicorn
 
 from coregw._core import Certificate, Listener
+from coregw.concurrency import result_from_thread
 from coregw.errors import Unavailable
 from coregw.gateway.settings import Settings
 
@@ -71,7 +72,7 @@ def run_in_thread(serve: Callable[[], Coroutine[Any, Any, None]], stop: Callable
         before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with ThreadPoolExecutor(1, thread_name_prefix="coregw-gateway") as thread:
-            thread.submit(work).result()
+            result_from_thread(thread.submit(work))
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -41,6 +41,9 @@ const READ_BYTES: usize = 4 << 10;
 const DRAIN_BYTES: usize = 8 << 10;
 /// How much is discarded that is no part of the body of the last request.
 const MAX_BEYOND_BYTES: usize = 1 << 20;
+/// How long after the end of an answer a client that is not sending may send its next request without having seen the end of
+/// the connection. Many see that only when they have one to send.
+const IN_FLIGHT: Duration = Duration::from_secs(1);
 /// When a client that has closed its sending side is probed; then, how often the system is asked whether it has gone.
 const FIRST_LOOK: Duration = Duration::from_millis(100);
 const NEXT_LOOK: Duration = Duration::from_secs(1);
@@ -372,6 +375,12 @@ impl<S: Stream> Guarded<S> {
         self.wrote(cx, polled)
     }
 
+    /// Whether the client has begun to send something that was not read completely.
+    fn expects_more(&self) -> bool {
+        let is_between = matches!(self.framing.part(), Part::Idle | Part::Http2);
+        !is_between || !self.held.is_empty() || self.rest.is_some() || self.beyond > 0
+    }
+
     /// Discards what has arrived; false once too much of that is no part of the body of the last request.
     fn discard(&mut self, arrived: &[u8]) -> bool {
         let mut beyond = arrived.len();
@@ -464,7 +473,8 @@ impl<S: Stream> AsyncWrite for Guarded<S> {
         }
         // Before reading, which uses up what a task may do at once while the client sends without end.
         let (since, ..) = *this.awaited.get_or_insert_with(|| (Instant::now(), Part::Idle, 0));
-        if this.timer.poll(cx, since + this.deadlines.drain).is_ready() {
+        let due = if this.expects_more() { since + this.deadlines.drain } else { this.member.active() + IN_FLIGHT };
+        if this.timer.poll(cx, due).is_ready() {
             return Poll::Ready(Ok(()));
         }
         let mut bytes = [MaybeUninit::uninit(); DRAIN_BYTES];

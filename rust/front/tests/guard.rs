@@ -400,3 +400,20 @@ async fn the_end_waits_for_what_the_client_still_sends() {
     guard.guarded.shutdown().await.expect("the end");
     assert_eq!(began.elapsed().as_secs(), 5);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_sends_nothing_and_does_not_close_is_not_waited_for() {
+    for (idle, most) in [(0, 1.0), (10, 0.0)] {
+        let (mut client, mut guard) = connect();
+        send(&mut client, GET).await;
+        expect(&mut guard, GET).await;
+        let open = begin(&guard);
+        guard.guarded.write_all(b"answer").await.expect("room");
+        drop(open);
+        sleep(Duration::from_secs(idle)).await;
+        let began = Instant::now();
+        guard.guarded.shutdown().await.expect("the end");
+        assert!((began.elapsed().as_secs_f64() - most).abs() < 0.01, "{idle} {:?}", began.elapsed());
+        drop(client);
+    }
+}

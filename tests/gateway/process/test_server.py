@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -83,6 +84,15 @@ def test_a_second_interrupt_does_not_wait_for_requests(tmp_path: Path) -> None:
         running.popen.send_signal(signal.SIGINT)
         _wait_until_refused(running.port)
         assert running.end(signal.SIGINT) == -signal.SIGINT
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "tgkill"), reason="needs Linux")
+def test_a_signal_that_another_thread_receives_ends_the_gateway(tmp_path: Path) -> None:
+    with serving.process(tmp_path) as running:
+        pid = running.popen.pid
+        other = max(int(each) for each in os.listdir(f"/proc/{pid}/task") if int(each) != pid)
+        assert ctypes.CDLL(None).tgkill(pid, other, signal.SIGTERM) == 0
+        assert running.popen.wait(60) == 0
 
 
 def _wait_until_refused(port: int) -> None:
