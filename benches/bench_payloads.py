@@ -29,7 +29,7 @@ import uvloop
 import report
 from bench_store import Bare
 from coregw._core import PayloadHasher
-from coregw.engine import Payloads, StoredPayload
+from coregw.engine import Payloads
 from coregw.gateway import server
 from coregw.gateway.access import AccessToken
 from coregw.gateway.app import create_app_over
@@ -49,9 +49,7 @@ CID = "bafkreibm6jg3ux5qumhcn2b3flc3tyu6dmlb4xa7u5bf44yegnrjhc4yeq"
 
 
 class Constant(Payloads):
-    """The payloads of a gateway that discards uploads, and sends the same chunk repeatedly."""
-
-    chunk = os.urandom(CHUNK_BYTES)
+    """The payloads of a gateway that discards uploads."""
 
     async def put(self, chunks: AsyncIterator[bytes], codec: str, hash_name: str) -> str:
         async for _ in chunks:
@@ -62,20 +60,23 @@ class Constant(Payloads):
         async with body:
             return CID
 
-    async def find(self, cid: str) -> StoredPayload:
-        return StoredPayload(CID, b"", LARGE)
-
-    async def read_small(self, payload: StoredPayload, start: int, end: int) -> None:
-        return None
-
-    async def read(self, payload: StoredPayload, start: int, end: int) -> AsyncIterator[bytes]:
-        for _ in range(start, end, CHUNK_BYTES):
-            yield self.chunk
-
 
 def constant_app(gateway: Context, *tokens: AccessToken | None) -> Any:  # noqa: ANN401 - an ASGI app
     gateway.engine.payloads.__class__ = Constant
-    return create_app_over(gateway, *tokens)
+    app, chunk = create_app_over(gateway, *tokens), os.urandom(CHUNK_BYTES)
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI
+        """Send the same chunk repeatedly for a path that no route has; the front answers those of payloads itself."""
+        if scope["path"] != "/constant":
+            await app(scope, receive, send)
+            return
+        length = (b"content-length", b"%d" % LARGE)
+        await send({"type": "http.response.start", "status": 200, "headers": [length]})
+        for sent in range(0, LARGE, CHUNK_BYTES):
+            is_last = sent + CHUNK_BYTES == LARGE
+            await send({"type": "http.response.body", "body": chunk, "more_body": not is_last})
+
+    return answer
 
 
 APPS = {"gateway": create_app_over, "constant": constant_app}
@@ -97,12 +98,12 @@ class Gateway(NamedTuple):
         connection.close()
         return body.decode().split('"')[3]
 
-    def get(self, cid: str) -> None:
+    def get(self, path: str) -> None:
         """Download a payload and discard it."""
         connection = HTTPConnection(self.address)
-        connection.request("GET", f"/v1/cas/{cid}")
+        connection.request("GET", path)
         answer = connection.getresponse()
-        assert answer.status == 200
+        assert answer.status == 200, answer.read()
         buffer, count = bytearray(MIB), 0
         while n := answer.readinto(buffer):
             count += n
@@ -256,8 +257,8 @@ def measure(figures: report.Report, directory: Path, *, quick: bool) -> None:
             cid = gateway.post(data)
             for _ in range(5):  # short, so easily disturbed
                 down.measure(
-                    gateway=partial(gateway.get, cid),
-                    constant_sent=partial(constant.get, CID),
+                    gateway=partial(gateway.get, f"/v1/cas/{cid}"),
+                    constant_sent=partial(constant.get, "/constant"),
                     RocksDB=partial(read_large, bare, name),
                 )
         for _ in range(3 * rounds):  # three threads on few cores: the least steady rows
@@ -298,7 +299,10 @@ def memory(gateway: Gateway, rounds: int) -> dict[str, float]:
                 "one upload": gateway.growth(lambda: gateway.post(os.urandom(LARGE))),
                 "8 concurrent uploads": gateway.growth(lambda p=payloads, c=cids: c.extend(pool.map(gateway.post, p)))
                 / 8,
-                "8 concurrent downloads": gateway.growth(lambda c=cids: list(pool.map(gateway.get, c))) / 8,
+                "8 concurrent downloads": gateway.growth(
+                    lambda c=cids: list(pool.map(gateway.get, [f"/v1/cas/{each}" for each in c]))
+                )
+                / 8,
             }.items():
                 worst[name] = max(value, worst.get(name, 0))
     return worst

@@ -73,9 +73,13 @@ class Process:
         return int(self.url.rpartition(":")[2])
 
     def end(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal and return the exit code."""
+        """Send a signal and return the exit code. A process that does not end in time is killed."""
         self.popen.send_signal(number)
-        return self.popen.wait(_SECONDS)
+        try:
+            return self.popen.wait(_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            raise
 
 
 class DidNotStart(AssertionError):

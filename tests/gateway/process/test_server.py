@@ -90,7 +90,7 @@ def test_a_second_interrupt_does_not_wait_for_requests(tmp_path: Path) -> None:
 def test_a_signal_that_another_thread_receives_ends_the_gateway(tmp_path: Path) -> None:
     with serving.process(tmp_path) as running:
         pid = running.popen.pid
-        other = max(int(each) for each in os.listdir(f"/proc/{pid}/task") if int(each) != pid)
+        other = max(int(each.name) for each in Path(f"/proc/{pid}/task").iterdir() if each.name != str(pid))
         assert ctypes.CDLL(None).tgkill(pid, other, signal.SIGTERM) == 0
         assert running.popen.wait(60) == 0
 

@@ -187,7 +187,7 @@ def test_files_that_cannot_be_used_end_the_start_and_are_named(
     with pytest.raises(serving.DidNotStart) as caught:
         serving.start(tmp_path / "data", workers=workers, **files.settings)
     assert caught.value.code == 1
-    assert caught.value.said.strip().splitlines()[-1].startswith(f"coregw: {named}: ")
+    assert f"\ncoregw: {named}: " in f"\n{caught.value.said}"
     assert "Traceback" not in caught.value.said
 
 
