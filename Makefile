@@ -122,8 +122,7 @@ test-slow: install ## run the Python tests that make test leaves out because the
 	$(pytest) -m slow $(ARGS)
 
 # Tests on servers. Those of Debian's packages are unpacked in target/ and not installed.
-servers := cluster proxies stores
-proxies := $(CURDIR)/target/proxies/usr
+servers := cluster nginx stores
 define servers_stores
 COREGW_TEST_SERVERS=required $(BIN)/python -m pytest tests/store/test_postgres_contract.py tests/store/test_postgres_failover.py \
 	tests/store/test_postgres_servers.py tests/store/test_postgres_traps.py tests/store/test_postgres_guides.py \
@@ -135,17 +134,14 @@ endef
 define servers_cluster
 $(BIN)/python tests/cluster/run.py $(call rest,$(servers))
 endef
-define servers_proxies
-mkdir -p target/proxies && cd target/proxies && apt-get download nginx haproxy caddy liblua5.3-0 \
-	libopentracing-c-wrapper0 libopentracing1 && for each in *.deb; do dpkg --extract "$$each" .; done
-LD_LIBRARY_PATH=$(proxies)/lib/$$(uname -m)-linux-gnu COREGW_TEST_SERVERS=required \
-	COREGW_TEST_NGINX=$(proxies)/sbin/nginx COREGW_TEST_HAPROXY=$(proxies)/sbin/haproxy COREGW_TEST_CADDY=$(proxies)/bin/caddy \
-	$(BIN)/python -m pytest tests/client/test_static.py tests/client/test_static_export.py tests/gateway/process/test_balanced.py \
-	$(call rest,$(servers))
+define servers_nginx
+mkdir -p target/nginx && cd target/nginx && apt-get download nginx && dpkg --extract nginx_*.deb .
+COREGW_TEST_SERVERS=required COREGW_TEST_NGINX=$(CURDIR)/target/nginx/usr/sbin/nginx $(BIN)/python -m pytest \
+	tests/client/test_static.py tests/client/test_static_export.py tests/gateway/process/test_balanced.py $(call rest,$(servers))
 endef
 
 .PHONY: test-servers
-test-servers: install $(VENV)/.stores-locked ## test shared stores on PostgreSQL and a bucket (ARGS=proxies: nginx, HAProxy, Caddy; cluster: kill its parts)
+test-servers: install $(VENV)/.stores-locked ## test shared stores on PostgreSQL and a bucket (ARGS=nginx: behind nginx; cluster: kill its parts)
 	$(call recipes,servers,$(or $(call parts,$(servers)),stores))
 
 # Tests with programs of others, by part: what it needs, and what is run.

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Starts three gateways on one store, and a proxy in front of them, on one machine (docs/scaling.md). On several machines,
-# run one gateway on each, and name their addresses in the proxy's configuration.
+# Starts three gateways on one store, and nginx in front of them, on one machine (docs/scaling.md). On several machines,
+# run one gateway on each, and name their addresses in nginx's configuration.
 #
 #   COREGW_STORE='postgresql://coregw:PASSWORD@db/coregw' COREGW_BUCKET='s3://chunks?region=eu-central-1' ./gateways.sh
 #
@@ -11,8 +11,7 @@ set -eu
 : "${COREGW_BUCKET:=none}"
 : "${COREGW:=coregw}"
 : "${DATA:=/var/lib/coregw}"                       # temporary files, names of control sockets; a folder for each gateway
-: "${PORTS:=8081 8082 8083}"                       # those of the proxy's configuration
-# Or: haproxy -db -f deploy/haproxy/haproxy.cfg; caddy run --config deploy/caddy/Caddyfile
+: "${PORTS:=8081 8082 8083}"                       # those of nginx's configuration
 : "${PROXY:=nginx -c /etc/nginx/nginx.conf -g 'daemon off;'}" # its block "http" includes deploy/nginx/gateways.conf
 export COREGW_STORE COREGW_BUCKET
 

@@ -1,10 +1,9 @@
-"""Three gateways on one store behind a proxy, started by the commands of deploy/cluster: what clients see of it."""
+"""Three gateways on one store behind nginx, started by the commands of deploy/cluster: what clients see of it."""
 
 from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,19 +19,20 @@ import serving
 from coregw.client import Client, ClientSettings
 from postgres_support import new_bucket, new_schema
 from servers import Bucket, Postgres, free_port
-from static_trees import DEPLOY, nginx_main
+from static_trees import DEPLOY, NGINX, needs_nginx, nginx_main
 from worker_processes import until
 
+PORTS = (8081, 8082, 8083)
 SETTINGS = ClientSettings(backoff_seconds=0.05, backoff_max_seconds=0.2)
-WRITERS = ("127.0.0.0/8", "private_ranges")
 AUTHORIZATION = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
+
+pytestmark = needs_nginx
 
 
 class Balanced:
     """The processes that the commands have started."""
 
-    def __init__(self, name: str, top: Path, url: str, ports: list[int], process: subprocess.Popen[bytes]) -> None:
-        self.name = name
+    def __init__(self, top: Path, url: str, ports: list[int], process: subprocess.Popen[bytes]) -> None:
         self.url = url
         self._top = top
         self.ports = ports
@@ -40,14 +40,12 @@ class Balanced:
 
     @contextmanager
     def for_readers(self) -> Iterator[str]:
-        """Run a second proxy that lets nobody write. Yields its address."""
+        """Run a second nginx that lets nobody write. Yields its address."""
         (top := self._top / "readers").mkdir()
         port = free_port()
-        command = proxy_command(self.name, top, port, self.ports, WRITERS)
+        command = nginx_command(top, port, self.ports, writers="192.0.2.1")
         with (top / "log").open("wb") as log:
-            process = subprocess.Popen(
-                shlex.split(command), env=os.environ | {"HOME": str(top)}, stdout=log, stderr=log
-            )
+            process = subprocess.Popen(shlex.split(command), stdout=log, stderr=log)
         url = f"http://127.0.0.1:{port}"
         try:
             until(lambda: answers(url))
@@ -70,72 +68,46 @@ class Balanced:
 
 
 def answers(url: str) -> bool:
-    """Whether a proxy has a gateway that is ready."""
+    """Whether nginx has a gateway that is ready."""
     try:
         return httpx2.get(f"{url}/readyz").status_code == 200
     except httpx2.TransportError:
         return False
 
 
-def with_ports(configuration: Path, listen: str, port: int, ports: list[int]) -> str:
-    """Return the text of a proxy's configuration, with other ports."""
-    text = configuration.read_text("utf-8")
-    assert text.count(listen) == 1
-    text = text.replace(listen, listen.replace("80", str(port)))
-    for documented, free in zip((8081, 8082, 8083), ports, strict=True):
-        assert f"127.0.0.1:{documented} " in text
-        text = text.replace(f"127.0.0.1:{documented} ", f"127.0.0.1:{free} ")
-    return text
-
-
-def replaced(text: str, addresses: tuple[str, ...]) -> str:
-    """Return a configuration with another address instead of these."""
-    for each in addresses:
-        text = text.replace(each, "192.0.2.1")
-    return text
-
-
-def proxy_command(name: str, top: Path, port: int, ports: list[int], without: tuple[str, ...] = ()) -> str:
-    """Write the configuration of deploy/ for a proxy, and return the command that runs it.
+def nginx_command(top: Path, port: int, ports: list[int], writers: str = "127.0.0.0/8") -> str:
+    """Write the configuration of deploy/ with other ports, and return the command that runs nginx with it.
 
     Args:
-        name: The proxy.
         top: The folder of its files.
         port: The port to listen on.
         ports: Those of the gateways.
-        without: Addresses that are replaced by one that no client has.
+        writers: The addresses that may write, instead of those of this machine.
     """
-    program = os.environ.get(f"COREGW_TEST_{name.upper()}") or shutil.which(name)
-    if program is None:
-        pytest.skip(f"{name} is not installed (`make test-servers ARGS=proxies` gets it)")
-    if name == "nginx":
-        site = with_ports(DEPLOY / "nginx" / "gateways.conf", "listen 80;", port, ports)
-        site = replaced(site.replace("/var/cache/nginx/coregw", str(top / "cache")), without)
-        return f"{program} -c {nginx_main(top, site)} -g 'daemon off;'"
-    if name == "haproxy":
-        text = with_ports(DEPLOY / "haproxy" / "haproxy.cfg", "bind :80", port, ports)
-        (top / "haproxy.cfg").write_text(replaced(text, without))
-        return f"{program} -db -f {top / 'haproxy.cfg'}"
-    text = with_ports(DEPLOY / "caddy" / "Caddyfile", "\n:80 {", port, ports)
-    (top / "Caddyfile").write_text(replaced(text, without))
-    return f"{program} run --config {top / 'Caddyfile'} --adapter caddyfile"
+    site = (DEPLOY / "nginx" / "gateways.conf").read_text("utf-8")
+    for text, other in (
+        ("listen 80;", f"listen {port};"),
+        ("/var/cache/nginx/coregw", str(top / "cache")),
+        ("127.0.0.0/8 1;", f"{writers} 1;"),
+        *((f"127.0.0.1:{documented} ", f"127.0.0.1:{free} ") for documented, free in zip(PORTS, ports, strict=True)),
+    ):
+        assert site.count(text) == 1, text
+        site = site.replace(text, other)
+    return f"{NGINX} -c {nginx_main(top, site)} -g 'daemon off;'"
 
 
-@pytest.fixture(scope="module", params=["nginx", "haproxy", "caddy"])
-def balanced(
-    request: pytest.FixtureRequest, primary: Postgres, s3: Bucket, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Balanced]:
+@pytest.fixture(scope="module")
+def balanced(primary: Postgres, s3: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Balanced]:
     top = tmp_path_factory.mktemp("balanced")
     port, *ports = (free_port() for _ in range(4))
     variables = {
         "COREGW": str(Path(sys.executable).with_name("coregw")),
-        "PROXY": proxy_command(request.param, top, port, ports),
+        "PROXY": nginx_command(top, port, ports),
         "DATA": str(top),
         "PORTS": " ".join(map(str, ports)),
         "COREGW_STORE": new_schema(primary),
         "COREGW_BUCKET": new_bucket(s3),
         "GATEWAY_ADMIN_TOKEN": serving.ADMIN_TOKEN,
-        "HOME": str(top),
     }
     with (top / "log").open("wb") as log:
         process = subprocess.Popen(
@@ -152,7 +124,7 @@ def balanced(
 
     try:
         until(is_ready)
-        yield Balanced(request.param, top, url, ports, process)
+        yield Balanced(top, url, ports, process)
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
@@ -207,10 +179,9 @@ def test_queries_by_get_are_cached_by_nginx(balanced: Balanced) -> None:
     }
     assert httpx2.get(url, headers={"if-none-match": first.headers["etag"]}).status_code == 304
     absent = f"{balanced.url}/v1/resolve/{root}?path=absent"
-    if balanced.name == "nginx":
-        assert first.headers["x-cache-status"] == "MISS"
-        assert [each.headers["x-cache-status"] for each in others] == ["HIT"] * 3
-        assert [httpx2.get(absent).headers.get("x-cache-status", "MISS") for _ in range(2)] == ["MISS"] * 2
+    assert first.headers["x-cache-status"] == "MISS"
+    assert [each.headers["x-cache-status"] for each in others] == ["HIT"] * 3
+    assert [httpx2.get(absent).headers.get("x-cache-status", "MISS") for _ in range(2)] == ["MISS"] * 2
     assert httpx2.get(absent).status_code == 404
 
 
