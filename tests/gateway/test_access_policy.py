@@ -15,6 +15,7 @@ from coregw._core import Origins, Proxies
 from coregw.engine import Engine
 from coregw.errors import CoregwError
 from coregw.gateway.access import (
+    CONTROL,
     OPERATE,
     READ,
     WRITE,
@@ -41,8 +42,14 @@ if TYPE_CHECKING:
 
 WRITER = AccessToken("GATEWAY_WRITE_TOKEN", "of-writers")
 ADMIN = AccessToken("GATEWAY_ADMIN_TOKEN", "of-operators")
-CONTROL = AccessToken("control", "of-the-socket")
-ACTIONS = {"read": READ, "write": WRITE, "publish": Action(Verb.PUBLISH, "docs"), "operate": OPERATE}
+OF_SOCKET = AccessToken("control", "of-the-socket")
+ACTIONS = {
+    "read": READ,
+    "write": WRITE,
+    "publish": Action(Verb.PUBLISH, "docs"),
+    "operate": OPERATE,
+    "control": CONTROL,
+}
 PRINCIPALS = {
     "nobody": Principal.NOBODY,
     "stranger": Principal.STRANGER,
@@ -56,7 +63,7 @@ POLICIES = {
     "tokens": TokenPolicy(False, WRITER, ADMIN),
     "admin": TokenPolicy(False, None, ADMIN),
     "read_only": TokenPolicy(True, WRITER, ADMIN),
-    "private": TokenPolicy(control_token=CONTROL),
+    "private": TokenPolicy(control_token=OF_SOCKET),
 }
 MISSING, WRONG = "this route requires a bearer token", "the bearer token is wrong"
 REFUSALS = {
@@ -64,31 +71,32 @@ REFUSALS = {
     "missing": ("unauthorized", MISSING),
     "wrong": ("unauthorized", WRONG),
     "read_only": ("read_only", "this gateway accepts no writes"),
+    "socket": ("invalid_request", "this needs the control socket of the gateway"),
 }
 
 TABLE = """
-policy     principal      read     write      publish    operate
-open       nobody         -        -          missing    missing
-open       stranger       -        -          wrong      wrong
-open       control        -        -          -          -
-tokens     nobody         -        missing    missing    missing
-tokens     stranger       -        wrong      wrong      wrong
-tokens     writer         -        -          wrong      wrong
-tokens     administrator  -        wrong      -          -
-tokens     both           -        -          -          -
-tokens     control        -        -          -          -
-admin      nobody         -        -          missing    missing
-admin      stranger       -        -          wrong      wrong
-admin      administrator  -        -          -          -
-read_only  nobody         -        read_only  missing    missing
-read_only  stranger       -        read_only  wrong      wrong
-read_only  writer         -        read_only  wrong      wrong
-read_only  administrator  -        read_only  read_only  -
-read_only  both           -        read_only  read_only  -
-read_only  control        -        -          -          -
-private    nobody         missing  missing    missing    missing
-private    stranger       wrong    wrong      wrong      wrong
-private    control        -        -          -          -
+policy     principal      read     write      publish    operate  control
+open       nobody         -        -          missing    missing  missing
+open       stranger       -        -          wrong      wrong    wrong
+open       control        -        -          -          -        -
+tokens     nobody         -        missing    missing    missing  missing
+tokens     stranger       -        wrong      wrong      wrong    wrong
+tokens     writer         -        -          wrong      wrong    wrong
+tokens     administrator  -        wrong      -          -        socket
+tokens     both           -        -          -          -        socket
+tokens     control        -        -          -          -        -
+admin      nobody         -        -          missing    missing  missing
+admin      stranger       -        -          wrong      wrong    wrong
+admin      administrator  -        -          -          -        socket
+read_only  nobody         -        read_only  missing    missing  missing
+read_only  stranger       -        read_only  wrong      wrong    wrong
+read_only  writer         -        read_only  wrong      wrong    wrong
+read_only  administrator  -        read_only  read_only  -        socket
+read_only  both           -        read_only  read_only  -        socket
+read_only  control        -        -          -          -        -
+private    nobody         missing  missing    missing    missing  missing
+private    stranger       wrong    wrong      wrong      wrong    wrong
+private    control        -        -          -          -        -
 """
 
 
@@ -116,7 +124,7 @@ def test_what_nobody_may_do_everybody_may(name: str) -> None:
 
 @pytest.mark.anyio
 async def test_a_token_proves_every_principal_that_it_is_configured_for() -> None:
-    policy = TokenPolicy(False, WRITER, ADMIN, CONTROL)
+    policy = TokenPolicy(False, WRITER, ADMIN, OF_SOCKET)
     assert [await policy.identify(token) for token in (b"of-writers", b"of-operators", b"of-the-socket")] == [
         Principal.WRITER,
         Principal.ADMINISTRATOR,
@@ -148,6 +156,7 @@ def test_each_route_is_one_action() -> None:
         f"POST {record}/{{name}}/freeze",
         f"POST {record}/{{name}}/checkpoint",
     }
+    assert by_action[CONTROL] == {"POST /admin/v1/maintenance/backup"}
     assert {*by_action} == {*ACTIONS.values()}
     assert {each for each in by_action[OPERATE] if not each.partition(" ")[2].startswith("/admin/v1/")} == set()
     assert {each for each in by_action[READ] if " /admin" in each} == set()

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from coregw.gateway.settings import Settings
 
 __all__ = [
+    "CONTROL",
     "OPERATE",
     "READ",
     "WRITE",
@@ -84,6 +85,8 @@ class Verb(enum.Enum):
     """Changes what is published in a scope."""
     OPERATE = enum.auto()
     """Everything else that is the operator's: records of all scopes, and maintenance."""
+    CONTROL = enum.auto()
+    """Uses the rights of the gateway's own user: it writes where the request says."""
 
 
 class Action(NamedTuple):
@@ -101,6 +104,7 @@ class Action(NamedTuple):
 READ: Final = Action(Verb.READ)
 WRITE: Final = Action(Verb.WRITE)
 OPERATE: Final = Action(Verb.OPERATE)
+CONTROL: Final = Action(Verb.CONTROL)
 
 
 def action_of(description: Description | None, parameters: Mapping[str, Any]) -> Action:
@@ -112,6 +116,8 @@ def action_of(description: Description | None, parameters: Mapping[str, Any]) ->
     """
     if description is None:
         return READ
+    if description.is_controlled:
+        return CONTROL
     if not description.is_administration:
         return WRITE if description.writes else READ
     return Action(Verb.PUBLISH, parameters["scope_name"]) if description.writes else OPERATE
@@ -162,7 +168,7 @@ class AccessPolicy(Protocol):
         """Return why a principal may not do something; None if it may. Whatever nobody may do, everybody may.
 
         Returns:
-            None, `Unauthorized`, or `InvalidInput` with the code ``read_only``.
+            None, `Unauthorized`, or `InvalidInput`, whose code is ``read_only`` if nobody may write.
         """
 
 
@@ -204,13 +210,16 @@ class TokenPolicy:
     def decide(self, principal: Principal, action: Action) -> CoregwError | None:
         """As `AccessPolicy.decide`.
 
-        Everybody may learn that a gateway accepts no writes, but only an administrator that it publishes nothing.
+        Everybody may learn that a gateway accepts no writes, but only an administrator that it publishes nothing. Who
+        holds the control token has the rights of the gateway's user anyway; an administrator need not.
         """
         if Principal.CONTROL in principal:
             return None
         if self._needed(action.verb) not in principal:
             is_missing = principal is Principal.NOBODY
             return Unauthorized("this route requires a bearer token" if is_missing else "the bearer token is wrong")
+        if action.verb is Verb.CONTROL:
+            return InvalidInput("this needs the control socket of the gateway")
         if self.is_read_only and action.verb in (Verb.WRITE, Verb.PUBLISH):
             return InvalidInput("this gateway accepts no writes", code="read_only")
         return None
@@ -219,7 +228,7 @@ class TokenPolicy:
         """Return which principal has to be proven for an action; `Principal.NOBODY` if none has to."""
         if self.control_token is not None:
             return Principal.CONTROL
-        if verb in (Verb.PUBLISH, Verb.OPERATE):
+        if verb in (Verb.PUBLISH, Verb.OPERATE, Verb.CONTROL):
             return Principal.ADMINISTRATOR
         is_open = verb is Verb.READ or self.write_token is None or self.is_read_only
         return Principal.NOBODY if is_open else Principal.WRITER

@@ -60,6 +60,7 @@ class Description:
         operation_id: The operation's name, if it is not the handler's.
         writes: Whether it changes what the gateway holds or publishes. A gateway may refuse such requests, or require a
             token for them.
+        is_controlled: Whether it uses the rights of the gateway's own user, as only the control socket may.
     """
 
     summary: str
@@ -77,6 +78,7 @@ class Description:
     others: Mapping[int, str] = field(default_factory=dict)
     operation_id: str = ""
     writes: bool = False
+    is_controlled: bool = False
 
     @property
     def is_administration(self) -> bool:

@@ -133,18 +133,13 @@ class BackupRequest(Message, frozen=True, kw_only=True):
             request=BackupRequest,
             result=BackedUp,
             codes=("unauthorized", "too_large", "unsupported_media_type", "storage_full"),
+            is_controlled=True,
         )
     },
 )
 async def backup(request: Request[Any, Any, Any]) -> Reply:
-    """``POST /admin/v1/maintenance/backup``.
-
-    Only on the control socket: it writes where the caller says, with the rights of the gateway. Who can use the socket
-    has these rights anyway; who has the token for administration by TCP need not.
-    """
+    """``POST /admin/v1/maintenance/backup``."""
     management = Management.of(request)
-    if request.scope.get("client"):  # a Unix socket has none
-        raise InvalidInput("a backup is started by the control socket, not by TCP")
     async with management.gateway.json_body(request.scope, request.receive, _MAX_BODY_BYTES) as body:
         asked = decode(body, BackupRequest)
     destination = Path(asked.destination)

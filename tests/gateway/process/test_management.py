@@ -86,6 +86,8 @@ def test_administration_by_tcp_needs_the_token_and_health_does_not(tcp: httpx2.C
     for path in (STATUS, RECORDS):
         assert (tcp.get(path).status_code, tcp.get(path, headers=AUTHORIZATION).status_code) == (401, 200)
     assert tcp.post("/admin/v1/maintenance/flush").status_code == 401
+    refused = tcp.post("/admin/v1/maintenance/backup", json={"destination": "/srv/x"}, headers=AUTHORIZATION)
+    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_request")
 
 
 def test_the_address_for_clients_has_no_administration_if_there_is_another(running: serving.Process) -> None:
