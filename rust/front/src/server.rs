@@ -21,6 +21,7 @@ use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::budget::Arriving;
@@ -121,19 +122,22 @@ impl<S: Service> Server<S> {
     /// Accepts connections until `stop` is ready; then closes idle ones, and waits for the others at most for `patience`.
     pub async fn serve(self: &Arc<Self>, listeners: Vec<Listener>, stop: impl Future<Output = ()>, patience: Duration) {
         let graceful = GracefulShutdown::new();
-        let accepting = futures_util::future::join_all(listeners.iter().map(|each| self.accept(each, &graceful)));
+        let (is_open, closing) = watch::channel(());
+        let accepting = listeners.iter().map(|each| self.accept(each, &graceful, &closing));
+        let accepting = futures_util::future::join_all(accepting);
         tokio::select! {
             _ = accepting => {}
             () = stop => {}
         }
-        drop(listeners);
+        drop((listeners, is_open));
         tokio::select! {
             () = graceful.shutdown() => {}
             () = sleep(patience) => {}
         }
     }
 
-    async fn accept(self: &Arc<Self>, listener: &Listener, graceful: &GracefulShutdown) {
+    /// Accepts connections. Handshakes, which hyper does not know of yet, end when the sender of `closing` is dropped.
+    async fn accept(self: &Arc<Self>, listener: &Listener, graceful: &GracefulShutdown, closing: &watch::Receiver<()>) {
         loop {
             let accepted = match listener {
                 Listener::Tcp(tcp) => tcp.accept().await.map(|(stream, address)| {
@@ -141,7 +145,13 @@ impl<S: Service> Server<S> {
                 }),
                 Listener::Tls(tcp, tls) => tcp.accept().await.map(|(stream, address)| {
                     let (tls, deadline) = (Arc::clone(tls), self.rules.deadlines.head);
-                    let opening = async move { timeout(deadline, tls.accept(prompt(stream))).await? };
+                    let mut closing = closing.clone();
+                    let opening = async move {
+                        tokio::select! {
+                            opened = timeout(deadline, tls.accept(prompt(stream))) => opened?,
+                            _ = closing.changed() => Err(io::ErrorKind::ConnectionAborted.into()),
+                        }
+                    };
                     self.open(opening, Some(address), graceful);
                 }),
                 Listener::Unix(unix) => {

@@ -402,6 +402,22 @@ fn files_that_cannot_be_used_are_named() {
 }
 
 #[tokio::test]
+async fn a_handshake_is_not_waited_for_at_the_end() {
+    let folder = fresh_folder("handshake");
+    let trusted = write_certificate(&folder);
+    let tls = Arc::new(Tls::read(folder.join("certificate.pem"), folder.join("key.pem")).expect("a certificate"));
+    let running = start_with(None, |listener| Listener::Tls(listener, tls)).await;
+    let mut silent = TcpStream::connect(running.address).await.expect("a connection");
+    let second = connect_by_tls(&running, &trusted, &[]).await.expect("it is trusted");
+    drop(second); // so the first one is accepted, too
+    running.stop.send(()).expect("it runs");
+    // Both the deadline of a handshake and the patience of the server are longer.
+    tokio::time::timeout(SOON / 2, running.ended).await.expect("it ends").expect("no panic");
+    assert_eq!(silent.read(&mut [0]).await.expect("no reset"), 0);
+    std::fs::remove_dir_all(&folder).expect("a folder");
+}
+
+#[tokio::test]
 async fn who_speaks_no_tls_is_left() {
     let folder = fresh_folder("no-tls");
     write_certificate(&folder);
