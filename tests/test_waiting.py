@@ -1,9 +1,10 @@
-"""Waiting for calls that a cancellation must not reach."""
+"""Waiting for calls that a cancellation must not reach, and the cores for threads."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import threading
 import time
 import weakref
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from coregw.concurrency import EventLoopThread, finish, result_of
+from coregw.concurrency import EventLoopThread, finish, result_of, usable_cores
 
 pytestmark = pytest.mark.anyio
 
@@ -177,3 +178,12 @@ def test_a_call_beside_the_end_of_an_event_loop_thread_ends() -> None:
         thread.close()
         caller.join(10)
         assert ends
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system binds no threads to cores")
+async def test_cores_that_this_process_may_not_use_do_not_count() -> None:
+    def bound() -> int:
+        os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])  # of this thread, which ends
+        return usable_cores()
+
+    assert await asyncio.to_thread(bound) == 1

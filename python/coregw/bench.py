@@ -24,6 +24,7 @@ import msgspec
 
 from coregw import Map, __version__, payload_cid, verify_key, verify_key_many, verify_keys
 from coregw.client import AsyncClient, Client
+from coregw.concurrency import usable_cores
 from coregw.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ __all__ = [
     "service_figures",
     "target",
     "timed",
-    "usable_cores",
 ]
 
 PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
@@ -137,12 +137,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             scaling=[*scaling],
             notes=[*notes],
         )
-
-
-def usable_cores() -> int:
-    """The number of cores that this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 def measured(work: Callable[[int], object], seconds: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
@@ -20,6 +21,7 @@ __all__ = [
     "in_thread",
     "result_from_thread",
     "result_of",
+    "usable_cores",
 ]
 
 T = TypeVar("T")
@@ -187,3 +189,9 @@ class EventLoopThread:
 
         with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
             runner.run(wait())
+
+
+def usable_cores() -> int:
+    """Return how many cores the threads of this process may run on, of those that the machine has."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1

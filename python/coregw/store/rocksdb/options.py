@@ -9,7 +9,6 @@ The tests provoke in the real library those that they can.
 from __future__ import annotations
 
 import errno
-import os
 import resource
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +24,7 @@ from rocksdict import (
     Options,
 )
 
+from coregw.concurrency import usable_cores
 from coregw.errors import CoregwError, StorageFull, StoreDamaged, Unavailable
 from coregw.store.rocksdb.layout import Family
 
@@ -55,7 +55,7 @@ def database_options(*, create: bool, salvage: bool, compacts: bool = True) -> O
         DBRecoveryMode.skip_any_corrupted_record() if salvage else DBRecoveryMode.tolerate_corrupted_tail_records()
     )
     options.set_max_total_wal_size(64 * _MIB)  # bounds the log that the next open replays
-    options.set_max_background_jobs(max(2, min(4, os.cpu_count() or 2)))
+    options.set_max_background_jobs(max(2, min(4, usable_cores())))
     options.set_bytes_per_sync(_MIB)  # SSTs reach the disk while they are written, not in one stall at their end
     options.set_max_open_files(max_open_files())
     options.set_max_log_file_size(_MIB)  # RocksDB's own LOG
