@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("", "_core", "concurrency", "durability", "engine", "errors", "extras", "folders", "messages"),
         *("store", "text", "tlog", "trust", "undecodable", "verify"),
     },
-    "bench": {"", "client", "errors", "extras"},
+    "bench": {"", "client", "concurrency", "errors", "extras"},
     "cli": {
         *("bench", "building", "concurrency", "durability"),
         *("", "_core", "client", "errors", "extras", "folders", "gateway", "messages", "plants", "store", "text"),

@@ -2421,7 +2421,7 @@ class Front:
         fields: Names and values of the header fields of all answers.
         upstream: The path of the application's socket.
         read_only: Whether nothing is renewed when clients ask which payloads are held.
-        traced: Whether the application answers all requests, since it traces them.
+        hot: Whether hot reads are answered here; otherwise the application answers all requests.
         access_log: Whether each answer is logged.
 
     Raises:
@@ -2442,7 +2442,7 @@ class Front:
         fields: Sequence[tuple[str, str]],
         upstream: str | os.PathLike[str],
         read_only: bool = False,
-        traced: bool = False,
+        hot: bool = True,
         access_log: bool = False,
     ) -> Front: ...
     def serve(self, listeners: Sequence[Listener], patience: float, certificate: Certificate | None = None) -> None:

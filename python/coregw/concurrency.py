@@ -6,8 +6,8 @@ import asyncio
 import concurrent.futures
 import os
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager, suppress
 from contextvars import Context
 from functools import partial
 from typing import Any, Final, Self, TypeVar, TypeVarTuple
@@ -15,6 +15,7 @@ from typing import Any, Final, Self, TypeVar, TypeVarTuple
 __all__ = [
     "Check",
     "EventLoopThread",
+    "beside",
     "finish",
     "for_each",
     "in_stoppable_thread",
@@ -44,6 +45,30 @@ async def result_of(call: asyncio.Future[T]) -> T:
         raise
     finally:
         del call  # its exception refers to this frame: as a cycle, they would keep what the call used
+
+
+@asynccontextmanager
+async def beside(call: asyncio.Future[None], stop: Callable[[], object]) -> AsyncIterator[None]:
+    """Let a call run while the context is active. If it ends by itself, the task of the context is cancelled.
+
+    Args:
+        call: The call. What it raises is raised at the end of the context.
+        stop: Called at the end of the context: makes the call end.
+    """
+    user, is_over = asyncio.current_task(), False
+
+    def end(_: asyncio.Future[None]) -> None:
+        if not is_over and user is not None:
+            user.cancel()
+
+    call.add_done_callback(end)
+    try:
+        yield
+    finally:
+        is_over = True
+        stop()
+        await asyncio.wait([call])
+        call.result()
 
 
 async def finish(call: asyncio.Future[T], stop: Callable[[], object] = lambda: None) -> T:

@@ -6,7 +6,7 @@ sockets -> Front (threads of its own, no GIL) -> hot read  -> StoreReads -> thre
 ```
 
 What clients are held to is the front's (``rust/front``). It says who a client is in a header, which the application
-believes because nobody else can connect to the socket: its folder is this process's alone.
+believes because nobody else can connect to the socket: it has no name, or is in a folder of this user's alone.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import socket
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
-from pathlib import Path
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from coregw._core import Certificate, Front, FrontLimits, Listener, ReadBatch, StoreReads
+from coregw.concurrency import beside, usable_cores
 from coregw.engine.pages import INCOMPLETE
 from coregw.errors import ERROR_CODES, CoregwError, PayloadNotFound, StoreDamaged, Unavailable
 from coregw.gateway.context import Gateway
@@ -47,7 +47,6 @@ T = TypeVar("T")
 _HEADER_FIELDS: Final = 128
 _LOG_BYTES: Final = 1 << 20
 _BACKLOG: Final = 1024
-_SOCKET: Final = "application"
 
 
 class RunningFront(NamedTuple):
@@ -56,30 +55,33 @@ class RunningFront(NamedTuple):
     Attributes:
         front: The front.
         reads: What it reads from the store.
-        ended: Done when it serves no more; with the exception, if it has failed.
     """
 
     front: Front
     reads: StoreReads
-    ended: asyncio.Future[None]
 
 
 @asynccontextmanager
 async def serve_front(
     gateway: Gateway,
     app: ASGIApp,
-    fields: Sequence[tuple[str, str]],
+    headers: Sequence[tuple[bytes, bytes]],
     listener: Listener,
     certificate: Certificate | None = None,
+    *,
+    hot: bool = True,
 ) -> AsyncIterator[RunningFront]:
     """Serve clients while the context is active; at its end the requests in progress are finished.
+
+    If it fails, the task of the context is cancelled, and the failure is raised.
 
     Args:
         gateway: What clients may have, how long they may take, and the engine, whose cache and store answer hot reads.
         app: The ASGI application that answers all other requests.
-        fields: Names and values of the headers of all answers.
+        headers: Those of all answers.
         listener: The socket for clients.
         certificate: With one, clients connect by TLS.
+        hot: Whether it answers hot reads; otherwise all requests are the application's.
 
     Raises:
         Unavailable: If the private socket cannot be created.
@@ -87,31 +89,31 @@ async def serve_front(
     engine, limits = gateway.engine, gateway.limits
     reads = StoreReads(engine.cache, isinstance(engine.store, GuidedStore))
     async with AsyncExitStack() as stack:
-        path = stack.enter_context(_private_folder()) / _SOCKET
-        private = stack.enter_context(_listen_at(path))
+        private, path = stack.enter_context(_listen_in_private())
         patience = gateway.settings.shutdown_seconds
         await stack.enter_async_context(serving(private, app, patience=patience, is_private=True))
-        front = _new_front(gateway, reads, fields, path)
+        front = _new_front(gateway, reads, headers, path, hot=hot)
         loop = asyncio.get_running_loop()
         visit = _visit_of(engine.store, reads.small_payload_bytes, loop)
-        pool = stack.enter_context(ThreadPoolExecutor(limits.store_threads + 2, "coregw-front"))
-        helpers = [loop.run_in_executor(pool, _read_store, reads, visit) for _ in range(limits.store_threads)]
+        readers = limits.store_threads if hot else 0
+        pool = stack.enter_context(ThreadPoolExecutor(readers + 2, "coregw-front"))
+        helpers = [loop.run_in_executor(pool, _read_store, reads, visit) for _ in range(readers)]
         helpers.append(loop.run_in_executor(pool, _write_log, front))
         ended = loop.run_in_executor(pool, front.serve, [listener], float(patience), certificate)
         try:
-            yield RunningFront(front, reads, ended)
+            async with beside(ended, front.stop):
+                yield RunningFront(front, reads)
         finally:
-            front.stop()
-            await asyncio.wait([ended])
             reads.close()
             await asyncio.wait(helpers)
-    ended.result()
 
 
-def _new_front(gateway: Gateway, reads: StoreReads, fields: Sequence[tuple[str, str]], upstream: Path) -> Front:
+def _new_front(
+    gateway: Gateway, reads: StoreReads, headers: Sequence[tuple[bytes, bytes]], upstream: str, *, hot: bool
+) -> Front:
     settings, limits = gateway.settings, gateway.limits
     of_front = FrontLimits(
-        threads=max(1, (os.cpu_count() or 1) // settings.workers),
+        threads=max(1, usable_cores() // settings.workers) if hot else 1,
         connections=limits.connections,
         connections_per_address=limits.share_of_address(limits.connections),
         unsent_bytes=limits.unsent_bytes,
@@ -149,42 +151,38 @@ def _new_front(gateway: Gateway, reads: StoreReads, fields: Sequence[tuple[str, 
         listens_on=settings.host,
         proxies=settings.proxies,
         codes={code: row.status for code, row in ERROR_CODES.items()},
-        fields=fields,
+        fields=[(name.decode(), value.decode()) for name, value in headers],
         upstream=upstream,
         read_only=settings.read_only,
-        traced=is_traced(),
+        hot=hot and not is_traced(),  # the application traces
         access_log=settings.access_log,
     )
 
 
 @contextmanager
-def _private_folder() -> Iterator[Path]:
-    """Make a folder that only this user can enter, and remove it at the end."""
-    try:
-        folder = tempfile.mkdtemp(prefix="coregw-")
-    except OSError as error:
-        raise Unavailable(f"the gateway cannot create a folder for its socket: {error}") from None
-    try:
-        yield Path(folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def _listen_in_private() -> Iterator[tuple[socket.socket, str]]:
+    """Listen on a Unix socket that only this user can connect to; yield it, and the path to connect to.
 
-
-def _listen_at(path: Path) -> closing[socket.socket]:
-    """Listen on a Unix socket that only this user can connect to.
+    On Linux it is reached by a descriptor and has no name any more, so nothing stays if the process is killed.
 
     Raises:
-        Unavailable: If the path is too long, or the system refuses it.
+        Unavailable: If the system refuses it.
     """
-    listener = socket.socket(socket.AF_UNIX)
-    try:
-        listener.bind(str(path))
-        path.chmod(0o600)  # nobody can connect before `listen`
-        listener.listen(_BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise Unavailable(f"the gateway cannot listen on {path}: {error}") from None
-    return closing(listener)
+    with ExitStack() as stack:
+        try:
+            folder = tempfile.TemporaryDirectory(prefix="coregw-", ignore_cleanup_errors=True)
+            stack.enter_context(folder)
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(path := f"{folder.name}/application")
+            listener.listen(_BACKLOG)
+            if sys.platform == "linux":
+                descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+                stack.callback(os.close, descriptor)
+                path = f"/proc/self/fd/{descriptor}"
+                folder.cleanup()
+        except OSError as error:
+            raise Unavailable(f"the gateway cannot create a socket for its application: {error}") from None
+        yield listener, path
 
 
 def _write_log(front: Front) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import uvicorn
 
 from coregw._core import Certificate, Listener
-from coregw.concurrency import result_from_thread
+from coregw.concurrency import beside, result_from_thread
 from coregw.errors import Unavailable
 from coregw.gateway.settings import Settings
 
@@ -31,6 +31,9 @@ UPSTREAM_IDLE_SECONDS: Final = 300
 """How long a private server keeps connections that are not in use. Its front leaves them in half of that."""
 
 _IDLE_SECONDS: Final = 30
+
+_CUT: Final = "ASGI callable returned without completing response."
+"""What uvicorn logs of an answer that is cut on purpose, as the client's is that holds a place and reads nothing."""
 
 
 def announce(url: str) -> None:
@@ -84,6 +87,8 @@ async def serving(
 ) -> AsyncIterator[None]:
     """Serve an application by uvicorn while the context is active. Not in the main thread, whose signals it would take.
 
+    If the server fails, the task of the context is cancelled, and what the server has raised is raised.
+
     Args:
         listener: The socket.
         app: The ASGI application, without a lifespan.
@@ -92,6 +97,7 @@ async def serving(
         is_private: Whether only a front of this process can connect, which says who its clients are.
     """
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it logs a warning for each malformed request
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
     asgi: Any = app
     config = uvicorn.Config(
         asgi,
@@ -110,12 +116,25 @@ async def serving(
     )
     config.load()  # it imports modules, which need descriptors: there may be none as soon as clients come
     server = uvicorn.Server(config)
-    task = asyncio.create_task(server.serve([listener]))
-    try:
-        yield
-    finally:
+
+    async def serve() -> None:
+        try:
+            await server.serve([listener])
+        except Exception:
+            if server.started:
+                await server.shutdown([listener])  # uvloop would wait for its sockets at the end
+            raise
+
+    def stop() -> None:
         server.should_exit = True
-        await task
+
+    async with beside(asyncio.create_task(serve()), stop):
+        yield
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether the application has not logged already what is worth logging of this."""
+    return record.msg != _CUT
 
 
 def listen_for_clients(settings: Settings, backlog: int, *, shared: bool = False) -> Listener:

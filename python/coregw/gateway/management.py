@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -26,13 +26,14 @@ from coregw.engine import Engine
 from coregw.errors import CoregwError, Unavailable
 from coregw.gateway import maintenance
 from coregw.gateway.access import Access, AccessToken, TokenPolicy
-from coregw.gateway.app import Application, Rules
+from coregw.gateway.app import Application, Rules, response_headers
 from coregw.gateway.collectors import database_samples, engine_source, job_samples, own_samples, store_samples
 from coregw.gateway.context import Gateway
 from coregw.gateway.control import control_file, listen_for_control
 from coregw.gateway.description import DESCRIPTION, Description
+from coregw.gateway.front import serve_front
 from coregw.gateway.limits.machine import MANAGEMENT_BYTES, Limits
-from coregw.gateway.listener import listen, serving, url_of
+from coregw.gateway.listener import listen_for_clients, serving, url_of
 from coregw.gateway.maintenance import Management
 from coregw.gateway.metrics import Sample, Sums, expose, number
 from coregw.gateway.openapi import MANAGEMENT, build_document
@@ -44,10 +45,6 @@ from coregw.gateway.settings import Settings
 from coregw.store.rocksdb import RocksStore
 
 if TYPE_CHECKING:
-    import socket
-
-    from litestar.types import ASGIApp
-
     from coregw.store.postgres import PostgresStore
 
 __all__ = ["create_management_app", "serve_management"]
@@ -105,10 +102,6 @@ logger = logging.getLogger("coregw.management")
 _CONNECTIONS: Final = 64
 
 
-def _serving(settings: Settings, listener: socket.socket, app: ASGIApp) -> AbstractAsyncContextManager[None]:
-    return serving(listener, app, connections=_CONNECTIONS, patience=settings.shutdown_seconds)
-
-
 @asynccontextmanager
 async def serve_management(
     settings: Settings,
@@ -138,8 +131,10 @@ async def serve_management(
         if settings.management_host_and_port is not None:
             host, port = settings.management_host_and_port
             address = msgspec.structs.replace(settings, host=host, port=port)
-            listener = stack.enter_context(listen(address, _CONNECTIONS))
-            await stack.enter_async_context(_serving(settings, listener, create_management_app(management, token)))
+            listener = stack.enter_context(closing(listen_for_clients(address, _CONNECTIONS)))
+            app, headers = create_management_app(management, token), response_headers("none")("/")
+            public = replace(gateway, settings=address)
+            await stack.enter_async_context(serve_front(public, app, headers, listener, hot=False))
             management.addresses.append(url_of(listener))
         if directory is not None:
             try:
@@ -150,7 +145,10 @@ async def serve_management(
                 private = create_management_app(
                     management, AccessToken(str(control_file(directory)), control.token), is_private=True
                 )
-                await stack.enter_async_context(_serving(settings, control.socket, private))
+                patience = settings.shutdown_seconds
+                await stack.enter_async_context(
+                    serving(control.socket, private, connections=_CONNECTIONS, patience=patience)
+                )
                 management.addresses.append(control.address)
         stack.push_async_callback(management.jobs.close)
         if settings.gc_seconds:

@@ -11,7 +11,6 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
-from typing import Any
 
 from coregw._core import Listener
 from coregw.engine import Engine
@@ -238,17 +237,14 @@ class GatewayServer:
                     token = self._admin_token if settings.management_host_and_port is None else None
                     gateway = Gateway.over(engine, settings, limits)
                     app = traced(create_app_over(gateway, token, self._write_token))
-                    fields = [
-                        (name.decode(), value.decode()) for name, value in response_headers(settings.allow_origin)("/")
-                    ]
-                    async with serve_front(gateway, app, fields, listener, self._certificate) as running:
+                    headers = response_headers(settings.allow_origin)("/")
+                    async with serve_front(gateway, app, headers, listener, self._certificate) as running:
                         sources.append(front_source(running.front, running.reads, gateway))
                         self._announce(listener)
-                        until_stopped = asyncio.ensure_future(stopping.wait())
-                        either: list[asyncio.Future[Any]] = [until_stopped, running.ended]
-                        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-                        until_stopped.cancel()
-                        self._is_stopped = True
+                        try:
+                            await stopping.wait()
+                        finally:
+                            self._is_stopped = True
             finally:
                 await engine.close()
         logger.info("stopped")

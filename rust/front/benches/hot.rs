@@ -96,7 +96,7 @@ fn gateway(cache: &Arc<PageCache>) -> Gateway<Application> {
         counts: Arc::default(),
         log: Arc::new(RequestLog::new(1 << 20, false)),
         is_read_only: true,
-        is_traced: false,
+        answers_hot: true,
         for_each: |count, work| (0..count).for_each(work),
     };
     let nowhere = Upstream::new(PathBuf::from("/nonexistent"), LONG);

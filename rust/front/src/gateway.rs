@@ -51,8 +51,8 @@ pub struct GatewayParts {
     pub log: Arc<RequestLog>,
     /// Whether which payloads are held is only looked up: nobody may write, so nothing is renewed.
     pub is_read_only: bool,
-    /// Whether requests are traced, which the application does.
-    pub is_traced: bool,
+    /// Whether hot requests are answered here, and not by the application like all others.
+    pub answers_hot: bool,
     /// Calls a function for each index below a count, on all cores.
     pub for_each: ForEach,
 }
@@ -64,7 +64,7 @@ pub struct Gateway<C> {
     fields: Vec<(HeaderName, HeaderValue)>,
     log: Arc<RequestLog>,
     is_read_only: bool,
-    is_traced: bool,
+    answers_hot: bool,
     ids: RequestIds,
     cold: C,
 }
@@ -75,8 +75,8 @@ impl<C: Service> Gateway<C> {
         let GatewayParts { driver, limits, budget, counts, for_each, codes, fields, log, .. } = parts;
         let sender = Sender::new(driver, parts.payload_cache_bytes);
         let routes = HotRoutes { sender, limits, budget, counts, for_each };
-        let (is_read_only, is_traced) = (parts.is_read_only, parts.is_traced);
-        Self { routes, codes, fields, log, is_read_only, is_traced, ids: RequestIds::default(), cold }
+        let (is_read_only, answers_hot) = (parts.is_read_only, parts.answers_hot);
+        Self { routes, codes, fields, log, is_read_only, answers_hot, ids: RequestIds::default(), cold }
     }
 
     /// How many calls for queries run on threads for work, or wait for one.
@@ -86,7 +86,7 @@ impl<C: Service> Gateway<C> {
 
     fn hot_route(&self, request: &Request<Arriving>) -> Option<Route> {
         let route = routes::find(request.method().as_str(), request.uri().path())?;
-        let is_hot = !self.is_traced && (route.hot != Hot::CasHas || self.is_read_only);
+        let is_hot = self.answers_hot && (route.hot != Hot::CasHas || self.is_read_only);
         is_hot.then_some(route)
     }
 

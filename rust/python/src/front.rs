@@ -407,7 +407,7 @@ impl FrontLimits {
 ///     fields: Names and values of the header fields of all answers.
 ///     upstream: The path of the application's socket.
 ///     read_only: Whether nothing is renewed when clients ask which payloads are held.
-///     traced: Whether the application answers all requests, since it traces them.
+///     hot: Whether hot reads are answered here; otherwise the application answers all requests.
 ///     access_log: Whether each answer is logged.
 ///
 /// Raises:
@@ -428,7 +428,7 @@ pub struct Front {
 impl Front {
     #[new]
     #[pyo3(signature = (reads, cache, limits, hosts, allow_origin, listens_on, proxies, codes, fields, upstream,
-                        read_only = false, traced = false, access_log = false))]
+                        read_only = false, hot = true, access_log = false))]
     #[allow(clippy::too_many_arguments, reason = "each is a thing of its own")]
     fn new(
         reads: &StoreReads,
@@ -442,7 +442,7 @@ impl Front {
         fields: Vec<(String, String)>,
         upstream: PathBuf,
         read_only: bool,
-        traced: bool,
+        hot: bool,
         access_log: bool,
     ) -> PyResult<Self> {
         let input = |what: String| invalid(InputCode::InvalidRequest, what);
@@ -475,7 +475,7 @@ impl Front {
             counts: Arc::clone(&counts),
             log: Arc::clone(&log),
             is_read_only: read_only,
-            is_traced: traced,
+            answers_hot: hot,
             for_each,
         };
         let rules = Rules {

@@ -8,8 +8,9 @@ import json
 import logging
 import socket
 import stat
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ import serving
 from coregw import Map, payload_cid
 from coregw.engine import Engine
 from coregw.errors import InvalidInput, Unavailable
+from coregw.gateway.access import AccessToken
 from coregw.gateway.control import control_file
 from coregw.gateway.jobs import Jobs, Outcome
 from coregw.gateway.limits.machine import Limits
@@ -171,6 +173,67 @@ def test_a_management_address_in_use_is_named() -> None:
         settings = Settings(management_address=address)
         with pytest.raises(Unavailable, match=f"cannot listen on {address}: Address already in use"):
             asyncio.run(run())
+
+
+@asynccontextmanager
+async def impatient_management() -> AsyncIterator[tuple[str, int]]:
+    """A management server with an admin token and short deadlines. Yields its host and port."""
+    settings = Settings(management_address="127.0.0.1:0")
+    limits = replace(
+        Limits.of(settings), header_seconds=0.2, keep_alive_seconds=0.2, body_idle_seconds=0.2, rate_grace_seconds=0.2
+    )
+    token = AccessToken("GATEWAY_ADMIN_TOKEN", serving.ADMIN_TOKEN)
+    async with (
+        asyncio.timeout(60),
+        serve_management(settings, limits, Engine(MemoryStore()), None, token, lambda: None) as management,
+    ):
+        host, _, port = management.addresses[0].removeprefix("http://").rpartition(":")
+        yield host, int(port)
+
+
+@rows(
+    ("sent", "expected"),
+    [
+        (b"", b""),
+        (b"GET /healthz HTTP/1.1\r\nHost: ", b""),
+        (b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", b"HTTP/1.1 200 "),
+        (
+            b"POST /admin/v1/maintenance/gc HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n"
+            b"Authorization: Bearer %b\r\n\r\n{" % serving.ADMIN_TOKEN.encode(),
+            b"HTTP/1.1 400 ",
+        ),
+    ],
+)
+def test_a_silent_client_of_the_management_address_loses_its_connection(sent: bytes, expected: bytes) -> None:
+    async def run() -> None:
+        async with impatient_management() as (host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(sent)
+            received = await reader.read()
+            assert received.startswith(expected)
+            assert bool(received) == bool(expected)
+            writer.close()
+
+    asyncio.run(run())
+
+
+def test_idle_connections_to_the_management_address_make_room() -> None:
+    async def run() -> None:
+        settings = Settings(management_address="127.0.0.1:0")
+        limits = Limits.of(settings)
+        async with (
+            asyncio.timeout(60),
+            serve_management(settings, limits, Engine(MemoryStore()), None, None, lambda: None) as management,
+        ):
+            host, _, port = management.addresses[0].removeprefix("http://").rpartition(":")
+            idle = [await asyncio.open_connection(host, int(port)) for _ in range(80)]
+            for reader, _ in idle[:16]:
+                with contextlib.suppress(ConnectionResetError):
+                    assert await reader.read() == b""
+            for _, writer in idle:
+                writer.close()
+
+    asyncio.run(run())
 
 
 @rows("address", ["9090", ":9090", "localhost:", "localhost:x", "localhost:65536", "[::1]"])

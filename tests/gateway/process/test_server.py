@@ -11,15 +11,20 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
+import uvicorn
 
 import serving
+from coregw._core import Listener
 from coregw.errors import Unavailable
-from coregw.gateway.listener import listen, listen_for_clients, reserve, url_of
+from coregw.gateway.listener import listen, listen_for_clients, reserve, run_in_thread, url_of
 from coregw.gateway.server import GatewayServer
 from coregw.gateway.settings import Settings
 from coregw.store.memory import MemoryStore
@@ -93,6 +98,51 @@ def test_a_signal_that_another_thread_receives_ends_the_gateway(tmp_path: Path) 
         other = max(int(each.name) for each in Path(f"/proc/{pid}/task").iterdir() if each.name != str(pid))
         assert ctypes.CDLL(None).tgkill(pid, other, signal.SIGTERM) == 0
         assert running.popen.wait(60) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the private socket has a name elsewhere")
+def test_a_gateway_leaves_nothing_in_the_folder_for_temporary_files(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory() as temporary:  # `tmp_path` is too long for the name of a socket
+        with serving.process(tmp_path, {"TMPDIR": temporary}) as running:
+            assert httpx2.get(f"{running.url}/openapi.json").status_code == 200  # by the application
+            running.end(signal.SIGKILL)
+        assert [*Path(temporary).iterdir()] == []
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "none"])
+def test_a_gateway_ends_with_the_error_of_the_server_behind_its_front(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    fails = threading.Event()
+    on_tick = uvicorn.Server.on_tick
+
+    async def tick(server: uvicorn.Server, counter: int) -> bool:
+        if fails.is_set():
+            raise OSError("no more descriptors")
+        return await on_tick(server, counter)
+
+    monkeypatch.setattr(uvicorn.Server, "on_tick", tick)
+    settings = Settings.load({}, port=0, management_address=address)
+    server = GatewayServer(settings, MemoryStore(), lambda _: fails.set())
+
+    async def serve() -> None:
+        async with asyncio.timeout(60):
+            await server.serve()
+
+    with pytest.raises(OSError, match="no more descriptors"):
+        run_in_thread(serve, server.stop)
+
+
+def test_a_gateway_ends_with_the_error_of_its_front(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*given: Any, **options: Any) -> Listener:  # noqa: ANN401 - as `listen_for_clients`
+        listener = listen_for_clients(*given, **options)
+        listener.close()
+        return listener
+
+    monkeypatch.setattr("coregw.gateway.server.listen_for_clients", closed)
+    server = GatewayServer(Settings.load({}, port=0), MemoryStore())
+    with pytest.raises(ValueError, match="listener"):
+        run_in_thread(server.serve, server.stop)
 
 
 def _wait_until_refused(port: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -265,7 +266,7 @@ def test_slow_imports_keep_no_place_from_others() -> None:
             assert b" 400 " in connection.recv(1000).split(b"\r\n")[0]
 
 
-def test_a_stalled_export_loses_its_place_to_another() -> None:
+def test_a_stalled_export_loses_its_place_to_another(caplog: pytest.LogCaptureFixture) -> None:
     with serving.thread(MemoryStore(), car_exports=1) as url, httpx2.Client(base_url=url, timeout=60) as session:
         arcs = {f"{i}" * 50: payload_cid(b"") for i in range(100_000)}
         root = session.post("/v1/roots", json={"arcs": arcs}).json()["root"]
@@ -278,6 +279,7 @@ def test_a_stalled_export_loses_its_place_to_another() -> None:
             assert answer.status_code == 200
             assert not serving.everything(slow).endswith(b"0\r\n\r\n")
         assert session.get(path).status_code == 200
+    assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
 def test_an_import_that_cannot_be_spooled_is_unavailable(

@@ -152,7 +152,7 @@ pub async fn start(stored: Stored, options: Options) -> Running {
         counts: Arc::clone(&counts),
         log: Arc::clone(&log),
         is_read_only,
-        is_traced: false,
+        answers_hot: true,
         for_each: one_thread,
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
