@@ -93,6 +93,7 @@ async def test_rows_and_payloads_are_not_visible_before_they_are_durable(
                 lambda: store.stat_payloads([name]),
                 lambda: anext(store.read_payload(name)),
                 lambda: asyncio.to_thread(threads.find_payloads, [name], 100),
+                lambda: asyncio.to_thread(threads.read_payload, name, 0, 4),
             ],
         ),
         (

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from coregw.errors import InvalidInput, PayloadNotFound
 from coregw.store import CHUNK_BYTES, Stored, Table
 from coregw.store.rocksdb import RocksStore
 from coregw.store.rocksdb.database import Database
@@ -136,4 +137,22 @@ async def test_threads_read_small_payloads_with_their_sizes(tmp_path: Path) -> N
                 await writer.write(data)
                 await writer.commit(name)
         found = await asyncio.to_thread(store.blocking_reads().find_payloads, [*names, b"\x12\x20" + bytes(32)], 100)
+        read = store.blocking_reads().read_payload
+        long, size = bytes(range(256)) * (CHUNK_BYTES // 128 + 1), 2 * CHUNK_BYTES + 256
+        name = b"\x12\x20" + hashlib.sha256(long).digest()
+        async with store.begin_payload() as writer:
+            await writer.write(long)
+            await writer.commit(name)
+        for start, end in [
+            (0, 1),
+            (0, CHUNK_BYTES),
+            (CHUNK_BYTES - 1, CHUNK_BYTES + 1),
+            (size - 5, size + 9),
+            (size, size),
+        ]:
+            assert await asyncio.to_thread(read, name, start, end) == long[start:end]
+        with pytest.raises(PayloadNotFound):
+            await asyncio.to_thread(read, b"\x12\x20" + bytes(32), 0, 1)
+        with pytest.raises(InvalidInput):
+            await asyncio.to_thread(read, name, 2, 1)
     assert found == [(0, b""), (100, b"x" * 100), (101, None), (2 * CHUNK_BYTES, None), None]

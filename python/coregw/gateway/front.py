@@ -242,7 +242,7 @@ def _visit_of(store: Store, small: int, loop: asyncio.AbstractEventLoop) -> _Vis
             [],
             blocking.find_payloads(batch.payloads, small) if batch.payloads else [],
             _sizes(blocking, batch.sizes),
-            on_loop(_chunks(store, batch)) if batch.chunks else [],
+            [blocking.read_payload(*chunk) for chunk in batch.chunks],
         )
 
     return visit

@@ -323,6 +323,9 @@ class BlockingReads(Protocol):
             For each, in the same order, its size and its bytes or None; None for one that is not held.
         """
 
+    def read_payload(self, multihash: bytes, start: int, end: int) -> bytes:
+        """Read the bytes `start` to `end` (exclusive) of a payload, at most `CHUNK_BYTES`, as `Store.read_payload`."""
+
 
 @runtime_checkable
 class ThreadReadStore(Store, Protocol):

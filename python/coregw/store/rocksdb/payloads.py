@@ -23,7 +23,7 @@ from coregw.store.rocksdb.garbage import Dates
 from coregw.store.rocksdb.layout import Family, PayloadRow, RowKey, chunk_key, epoch_of_upload, upload_id
 from coregw.store.rocksdb.reader import Reader
 
-__all__ = ["RocksPayloadWriter", "RocksPayloads", "find_small"]
+__all__ = ["RocksPayloadWriter", "RocksPayloads", "find_small", "read_part"]
 
 _log = logging.getLogger(__name__)
 
@@ -120,18 +120,13 @@ class RocksPayloads:
                 async with self._reader.bulk:
                     (chunk,) = await self._reader.get(Family.CHUNKS, [chunk_key(row.upload_id, number)])
             if chunk is None:
-                await self._require_held(multihash, row)
+                (value,) = await self._reader.get(Family.PAYLOADS, [multihash])
+                _require_held(multihash, row, value)
             chunk = _checked(multihash, row, number, chunk)
             offset = number * CHUNK_BYTES
             pieces = [chunk[start - offset : stop - offset]]
             start, number, chunk = start + len(pieces[0]), number + 1, None
             yield pieces.pop()  # not held while the caller waits to ask for the next one
-
-    async def _require_held(self, multihash: bytes, row: PayloadRow) -> None:
-        """Raise `PayloadNotFound` if a payload was removed while it was read."""
-        (value,) = await self._reader.get(Family.PAYLOADS, [multihash])
-        if value is None or PayloadRow.decode(multihash, value).upload_id != row.upload_id:
-            raise PayloadNotFound(f"the payload of the multihash {multihash.hex()} was removed while it was read")
 
 
 def find_small(database: Database, multihashes: Sequence[bytes], most: int) -> list[tuple[int, bytes | None] | None]:
@@ -145,6 +140,26 @@ def find_small(database: Database, multihashes: Sequence[bytes], most: int) -> l
         is_gone = row is None or (row.size <= most and payload is None)  # or it was removed meanwhile
         found.append(None if row is None or is_gone else (row.size, payload))
     return found
+
+
+def read_part(database: Database, multihash: bytes, start: int, end: int) -> bytes:
+    """Read a part of a payload, as `BlockingReads.read_payload`."""
+    check_range(start, end)
+    number = start // CHUNK_BYTES
+    row, chunk = _find(database, multihash, number)
+    stop = min(end, row.size)
+    parts = []
+    while start < stop:
+        if chunk is None:
+            (chunk,) = database.get(Family.CHUNKS, [chunk_key(row.upload_id, number)])
+        if chunk is None:
+            (value,) = database.get(Family.PAYLOADS, [multihash])
+            _require_held(multihash, row, value)
+        chunk = _checked(multihash, row, number, chunk)
+        offset = number * CHUNK_BYTES
+        parts.append(chunk[start - offset : stop - offset])
+        start, number, chunk = start + len(parts[-1]), number + 1, None
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _put_chunks(
@@ -225,6 +240,12 @@ def _whole(database: Database, multihash: bytes, row: PayloadRow | None, chunk: 
 def _decoded(multihashes: Sequence[bytes], values: Sequence[bytes | None]) -> list[PayloadRow | None]:
     rows = zip(multihashes, values, strict=True)
     return [None if value is None else PayloadRow.decode(multihash, value) for multihash, value in rows]
+
+
+def _require_held(multihash: bytes, row: PayloadRow, value: bytes | None) -> None:
+    """Raise `PayloadNotFound` if a payload was removed while it was read: `value` is its row now."""
+    if value is None or PayloadRow.decode(multihash, value).upload_id != row.upload_id:
+        raise PayloadNotFound(f"the payload of the multihash {multihash.hex()} was removed while it was read")
 
 
 def _checked(multihash: bytes, row: PayloadRow, number: int, chunk: bytes | None) -> bytes:

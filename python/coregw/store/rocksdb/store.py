@@ -23,7 +23,7 @@ from coregw.store.rocksdb.database import Database, FamilyFigures
 from coregw.store.rocksdb.directory import DATABASE, checkpoint_directory, write_identity
 from coregw.store.rocksdb.garbage import Dates, RocksCollection, root_rows
 from coregw.store.rocksdb.layout import EPOCH_KEY, TIME_KEY, Family, RowKey
-from coregw.store.rocksdb.payloads import RocksPayloads, RocksPayloadWriter, find_small
+from coregw.store.rocksdb.payloads import RocksPayloads, RocksPayloadWriter, find_small, read_part
 from coregw.store.rocksdb.reader import Reader
 
 __all__ = ["CACHE_BYTES", "READ_THREADS", "RESERVE_BYTES", "RocksStore", "StoreFigures", "open_store"]
@@ -389,6 +389,12 @@ class RocksBlockingReads:
         held = [key for key, each in zip(multihashes, found, strict=True) if each is not None]
         self._wait_durable(Family.PAYLOADS, held, epoch)
         return found
+
+    def read_payload(self, multihash: bytes, start: int, end: int) -> bytes:
+        epoch = self._committer.epoch
+        part = read_part(self._database, multihash, start, end)
+        self._wait_durable(Family.PAYLOADS, [multihash], epoch)
+        return part
 
     def _wait_durable(self, family: Family, keys: Sequence[bytes], epoch: int) -> None:
         rows = [RowKey(family, key) for key in keys]
