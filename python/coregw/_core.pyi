@@ -1590,6 +1590,18 @@ def read_get_batch(body: Buffer) -> list[Cid]:
         TooLarge: If there are more than 4,096 CIDs.
     """
 
+def read_get_pages(body: Buffer) -> list[bytes]:
+    """Read a body of ``POST /v1/pages/car``, and return the digests that it names. O(bytes).
+
+    Args:
+        body: The JSON text.
+
+    Raises:
+        InvalidInput: If the request is malformed. If something is not a digest, the message names it, and `details` is
+            ``{"index": ...}``.
+        TooLarge: If there are more than 1,024 digests.
+    """
+
 def resolve_verdict(body: Buffer) -> bytes:
     """Return whether a resolve result is proven, and why not, as JSON. O(steps x depth) hashes.
 

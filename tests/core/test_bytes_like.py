@@ -169,6 +169,7 @@ CALLS: dict[str, Callable[[As], object]] = {
     "read_has_batch": lambda b: _core.read_has_batch(b(b'{"cids":["%b"]}' % HELLO.encode())),
     "read_cids": lambda b: _core.read_cids(b(bytes(Cid(HELLO)))),
     "read_varint": lambda b: _core.read_varint(b(bytes([7, 0xAC, 2])), 1),
+    "read_get_pages": lambda b: _core.read_get_pages(b(b'{"pages":["%b"]}' % (b"0" * 64))),
     "read_get_batch": lambda b: _core.read_get_batch(b(b'{"cids":["%b"]}' % HELLO.encode())),
     "resolve_verdict": lambda b: _core.resolve_verdict(b(b'{"request":%b,"result":2}' % RESOLVE)),
     "read_verdict": lambda b: _core.read_verdict(b(b'{"request":{"profile":"x"},"result":2}')),

@@ -16,14 +16,10 @@ import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Final, Literal, NamedTuple, cast
 
-import msgspec
-
 from coregw import _core
-from coregw._core import Cid, check_json, is_linkless, read_varint
+from coregw._core import Cid, is_linkless, read_varint
 from coregw.engine.driver import Driver
-from coregw.errors import InvalidInput, NotFound, RootNotFound, StoreDamaged, TooLarge
-from coregw.messages.common import decode_checked
-from coregw.messages.payloads import MAX_BATCH_PAGES, GetPagesRequest
+from coregw.errors import InvalidInput, NotFound, RootNotFound, StoreDamaged
 from coregw.store import Store, Table
 
 __all__ = [
@@ -70,16 +66,8 @@ def _is_of_other_kind(root: Cid, page: bytes) -> bool:
 
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
-PROFILE: Final = "pages.get-batch/v0alpha1"
-
 _PAGES_AT_ONCE: Final = 64
 """Pages of an answer that are read, checked and sent together: at most 1 MiB."""
-
-
-class _Profile(msgspec.Struct):
-    """The member of a request that says what it is."""
-
-    profile: str
 
 
 class HeldRoot(NamedTuple):
@@ -149,11 +137,7 @@ class Objects:
             InvalidInput: If the request is malformed; the message names the digest.
             TooLarge: If it names more than 1,024 pages.
         """
-        check_json(request)
-        profile = decode_checked(request, _Profile).profile
-        if profile != PROFILE:
-            raise InvalidInput(f"profile: {profile!r:.100} is not {PROFILE!r}", code="unknown_profile")
-        return self._blocks(_digests(decode_checked(request, GetPagesRequest).pages))
+        return self._blocks(await self._driver.call(len(request), _core.read_get_pages, request))
 
     async def _blocks(self, digests: Sequence[bytes]) -> AsyncGenerator[bytes, None]:
         yield _core.payload_car_header()
@@ -170,18 +154,6 @@ def page_digest(name: str) -> bytes:
     if not _DIGEST.fullmatch(name):
         raise InvalidInput(f"page {name!r:.100}: expected a digest as 64 characters of 0-9a-f")
     return bytes.fromhex(name)
-
-
-def _digests(names: Sequence[str]) -> list[bytes]:
-    if len(names) > MAX_BATCH_PAGES:
-        raise TooLarge(f"pages: {len(names):,} digests; the limit is {MAX_BATCH_PAGES:,}")
-    digests: list[bytes] = []
-    for index, name in enumerate(names):
-        try:
-            digests.append(page_digest(name))
-        except InvalidInput as error:
-            raise InvalidInput(f"pages[{index}]: {error.message}", details=b'{"index":%d}' % index) from None
-    return digests
 
 
 def _framed(pages: Sequence[tuple[bytes, bytes]]) -> bytes:

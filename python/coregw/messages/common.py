@@ -26,7 +26,6 @@ __all__ = [
     "Suite",
     "check_names",
     "decode",
-    "decode_checked",
     "encode",
     "is_name",
 ]
@@ -87,11 +86,6 @@ def decode(body: bytes, kind: type[T]) -> T:
             `kind` (the message has the JSON path).
     """
     check_json(body)
-    return decode_checked(body, kind)
-
-
-def decode_checked(body: bytes, kind: type[T]) -> T:
-    """Decode JSON text that was checked for strictness before; see `decode`."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

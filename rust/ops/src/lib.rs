@@ -49,7 +49,7 @@ mod verdict;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use batch::{BatchError, read_cids, read_get_batch, read_has_batch};
+pub use batch::{BatchError, read_cids, read_get_batch, read_get_pages, read_has_batch};
 pub use create_root::SortedArcs;
 pub use dags::is_linkless;
 pub use diff::DiffRequest;

@@ -46,7 +46,7 @@ mod _core {
     #[pymodule_export]
     use crate::convert::check_integer;
     #[pymodule_export]
-    use crate::engine::batch::{read_cids, read_get_batch, read_has_batch};
+    use crate::engine::batch::{read_cids, read_get_batch, read_get_pages, read_has_batch};
     #[pymodule_export]
     use crate::engine::cache::{PageCache, root_block};
     #[pymodule_export]

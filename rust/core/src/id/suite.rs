@@ -13,6 +13,22 @@ pub struct Digest(pub [u8; 32]);
 
 impl Digest {
     pub(crate) const ZERO: Self = Self([0; 32]);
+
+    /// Reads 64 characters of `0-9a-f`; None of any other text.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let value = |digit| match digit {
+            b'0'..=b'9' => Some(digit - b'0'),
+            b'a'..=b'f' => Some(digit - b'a' + 10),
+            _ => None,
+        };
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        let pairs: &[[u8; 2]; 32] = pairs.try_into().ok().filter(|_| rest.is_empty())?;
+        let mut digest = [0; 32];
+        for (byte, [high, low]) in digest.iter_mut().zip(pairs) {
+            *byte = value(*high)? << 4 | value(*low)?;
+        }
+        Some(Self(digest))
+    }
 }
 
 impl fmt::Debug for Digest {

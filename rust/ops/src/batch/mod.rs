@@ -2,9 +2,11 @@
 
 mod cids;
 mod error;
+mod pages;
 mod payloads;
 mod resolves;
 
 pub use cids::read_cids;
 pub use error::BatchError;
+pub use pages::read_get_pages;
 pub use payloads::{read_get_batch, read_has_batch};

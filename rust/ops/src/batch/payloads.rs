@@ -55,14 +55,20 @@ pub fn read_get_batch(body: &[u8]) -> Result<Vec<Cid>, BatchError> {
 
 fn read(body: &[u8], profile: &str) -> Result<Vec<Cid>, BatchError> {
     let request: CidsRequest<'_> = message::request(body)?;
-    if request.profile != profile {
-        let what = format!("profile: {:?} is not {profile:?}", shown(&request.profile));
-        return Err(Error::input(InputCode::UnknownProfile, what).into());
-    }
+    check_profile(&request.profile, profile)?;
     let cid = |(index, MessageText(text)): (usize, &MessageText<'_>)| {
         Cid::from_text(text).map_err(|error| BatchError::of_item("cids", index, error))
     };
     request.cids.iter().enumerate().map(cid).collect()
+}
+
+/// Checks that a request is of this profile.
+pub(super) fn check_profile(given: &str, profile: &str) -> Result<(), BatchError> {
+    if given == profile {
+        return Ok(());
+    }
+    let what = format!("profile: {:?} is not {profile:?}", shown(given));
+    Err(Error::input(InputCode::UnknownProfile, what).into())
 }
 
 #[cfg(test)]

@@ -38,6 +38,22 @@ pub fn read_get_batch(py: Python<'_>, body: BytesLike) -> PyResult<Vec<Cid>> {
     named(py, body, coregw_ops::read_get_batch)
 }
 
+/// Read a body of ``POST /v1/pages/car``, and return the digests that it names. O(bytes).
+///
+/// Args:
+///     body: The JSON text.
+///
+/// Raises:
+///     InvalidInput: If the request is malformed. If something is not a digest, the message names it, and `details` is
+///         ``{"index": ...}``.
+///     TooLarge: If there are more than 1,024 digests.
+#[pyfunction]
+pub fn read_get_pages<'py>(py: Python<'py>, body: BytesLike) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+    let read = detach::run(py, Work::Json { bytes: body.len() }, || Ok(coregw_ops::read_get_pages(&body)))?;
+    read.map(|digests| digests.iter().map(|digest| PyBytes::new(py, &digest.0)).collect())
+        .map_err(|refused| batch_exception(py, refused))
+}
+
 fn named(py: Python<'_>, body: BytesLike, read: fn(&[u8]) -> Result<Vec<core::Cid>, BatchError>) -> PyResult<Vec<Cid>> {
     let cids = detach::run(py, Work::Json { bytes: body.len() }, || Ok(read(&body)))?;
     cids.map(|cids| cids.into_iter().map(Cid).collect()).map_err(|refused| batch_exception(py, refused))
