@@ -67,6 +67,11 @@ impl<B: Body> Arriving<B> {
 }
 
 impl<B> Arriving<B> {
+    /// The connection.
+    pub(crate) fn connection(&self) -> &Arc<Member> {
+        &self.connection
+    }
+
     /// Whether what has arrived cannot be understood.
     pub(crate) fn is_malformed(&self) -> bool {
         self.connection.fault(u64::MAX).is_some()

@@ -1,4 +1,12 @@
-//! What a URL names and never changes: the whole of it or a part, if the client does not have it (RFC 9110 sections 13, 14).
+//! What a URL names and never changes: the whole of it or a part, if the client does not have it (RFC 9110 sections 13, 14);
+//! and how what is long is sent in parts.
+//!
+//! While a part is sent, the next one is read, if clients have not much unread:
+//!
+//! ```text
+//! store     | part 1 | part 2 |         | part 3 |
+//! socket             | ──── part 1 ──── | ──── part 2 ────
+//! ```
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -6,7 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use futures_util::StreamExt;
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MATCH, IF_NONE_MATCH, IF_RANGE,
     RANGE,
@@ -20,17 +27,18 @@ use tokio::sync::Semaphore;
 
 use crate::conditions::{Precondition, Selection, evaluate, select};
 use crate::driver::Driver;
-use crate::problem::Problem;
-use crate::reads::{HeldPayload, Multihash};
+use crate::problem::{Error, Problem};
+use crate::reads::{Failure, HeldPayload, Multihash, Reply};
 use crate::server::Answer;
 
 /// The Cache-Control of answers that never change.
 pub(crate) const IMMUTABLE: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
-/// The largest part of a payload that is read at once, which stores keep together.
+/// The largest part that is read at once: of a payload, what stores keep together.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// Chunks that are read at once for all clients.
+/// Parts that are read at once for all clients, besides those that are read ahead.
 const MAX_CHUNK_READS: usize = 16;
-/// If clients have not read this much of chunks, less is read for each: what waits for slow ones stays in the store.
+/// If clients have not read this much of parts, less is read for each, and nothing ahead: what waits for slow ones stays in
+/// the store.
 const MANY_UNREAD_BYTES: usize = 32 << 20;
 const PIECE_BYTES: u64 = 256 << 10;
 
@@ -92,25 +100,59 @@ pub(crate) fn field_value(text: &str) -> Result<HeaderValue, Problem> {
 /// Sends what is named by its content.
 pub(crate) struct Sender {
     pub(crate) driver: Arc<Driver>,
+    pub(crate) chunks: Arc<Chunks>,
     small: Cache<Multihash, SmallPayload, ByBytes>,
-    chunks: Arc<Chunks>,
 }
 
-/// Reads of chunks, and what clients have not read of them.
-struct Chunks {
-    driver: Arc<Driver>,
+/// What is sent in parts, which are requested of the store in order.
+pub(crate) trait PartSource: Send + 'static {
+    /// A part that was requested.
+    type Begun: Send;
+
+    /// Requests the next part, of about `most` bytes at most; None after the last one.
+    fn begin(&mut self, most: u64) -> Option<Self::Begun>;
+
+    /// Waits for a part. After a failure the answer ends, and the client sees that it is not complete.
+    fn finish(&mut self, begun: Self::Begun) -> impl Future<Output = Result<Bytes, Problem>> + Send;
+}
+
+/// Reads of parts, and what clients have not read of them.
+pub(crate) struct Chunks {
+    pub(crate) driver: Arc<Driver>,
     turns: Semaphore,
     unread: AtomicUsize,
 }
 
-/// A chunk that is counted until it is sent.
+/// A part of a payload that was requested.
+pub(crate) struct Chunk {
+    reply: Reply<Bytes>,
+    size: usize,
+    count: UnreadCount,
+}
+
+/// A part of a payload, which is sent in parts.
+struct PayloadRange {
+    chunks: Arc<Chunks>,
+    name: Multihash,
+    range: Range<u64>,
+}
+
+/// An answer that is being sent.
+struct Sending<S: PartSource> {
+    chunks: Arc<Chunks>,
+    source: S,
+    first: Option<Bytes>,
+    ahead: Option<S::Begun>,
+}
+
+/// A part that is counted until it is sent.
 struct Unread {
     bytes: Bytes,
     _count: UnreadCount,
 }
 
 /// Bytes that are read, or were and are not sent.
-struct UnreadCount {
+pub(crate) struct UnreadCount {
     chunks: Arc<Chunks>,
     size: usize,
 }
@@ -137,7 +179,7 @@ impl Sender {
         let small = Cache::with_weighter(1024, cache_bytes, ByBytes);
         let (turns, unread) = (Semaphore::new(MAX_CHUNK_READS), AtomicUsize::new(0));
         let chunks = Arc::new(Chunks { driver: Arc::clone(&driver), turns, unread });
-        Self { driver, small, chunks }
+        Self { driver, chunks, small }
     }
 
     /// Finds a payload; None if it is not held.
@@ -212,52 +254,120 @@ impl Sender {
             Content::Payload(name, _) => (name, range),
         };
         let is_one_chunk = range.end - range.start <= CHUNK_BYTES;
-        let first = if is_one_chunk { self.chunks.read(&name, &range).await? } else { Bytes::new() };
-        let start = range.start + first.len() as u64;
-        if start == range.end {
-            return Ok(Answer::from(first));
+        let mut source = PayloadRange { chunks: Arc::clone(&self.chunks), name, range };
+        let first = if is_one_chunk { self.chunks.next(&mut source).await? } else { None };
+        match first {
+            Some(whole) if source.range.is_empty() => Ok(Answer::from(whole)),
+            first => Ok(self.chunks.send(first, source)),
         }
-        let state = (Arc::clone(&self.chunks), name, start..range.end);
-        let rest = futures_util::stream::unfold(state, |(chunks, name, range)| async move {
-            if range.is_empty() {
-                return None;
-            }
-            // After a failure, the connection is closed before the body is complete.
-            let (start, frame) = match chunks.read(&name, &range).await {
-                Ok(bytes) => (range.start + bytes.len() as u64, Ok(Frame::data(bytes))),
-                Err(problem) => (range.end, Err(problem.logged.unwrap_or(problem.message).into())),
-            };
-            Some((frame, (chunks, name, start..range.end)))
-        });
-        let first = futures_util::stream::once(async { Ok(Frame::data(first)) });
-        Ok(Answer::Parts(StreamBody::new(first.chain(rest)).boxed_unsync()))
     }
 }
 
+impl PartSource for PayloadRange {
+    type Begun = Chunk;
+
+    fn begin(&mut self, most: u64) -> Option<Chunk> {
+        let part = first_of(&mut self.range, most)?;
+        Some(self.chunks.begin(&self.name, part))
+    }
+
+    async fn finish(&mut self, begun: Chunk) -> Result<Bytes, Problem> {
+        begun.found().await.map_err(Problem::of_failure)
+    }
+}
+
+/// Takes the first part of a range of a payload, up to a multiple of `most`, so that it is one of what stores keep together.
+pub(crate) fn first_of(range: &mut Range<u64>, most: u64) -> Option<Range<u64>> {
+    let part = range.start..range.end.min((range.start / most + 1) * most);
+    range.start = part.end;
+    (!part.is_empty()).then_some(part)
+}
+
 impl Chunks {
-    /// Reads the start of a part of a payload, as much as may be read at once.
-    async fn read(self: &Arc<Self>, name: &[u8], range: &Range<u64>) -> Result<Bytes, Problem> {
+    /// Sends what a source has after `first`, as the client reads it.
+    pub(crate) fn send(self: &Arc<Self>, first: Option<Bytes>, source: impl PartSource) -> Answer {
+        let sending = Sending { chunks: Arc::clone(self), source, first, ahead: None };
+        let parts = futures_util::stream::unfold(Some(sending), |sending| async {
+            let mut sending = sending?;
+            match sending.next().await.transpose()? {
+                Ok(part) => Some((Ok(Frame::data(part)), Some(sending))),
+                Err(problem) => Some((Err(Error::from(problem.logged.unwrap_or(problem.message))), None)),
+            }
+        });
+        Answer::Parts(StreamBody::new(parts).boxed_unsync())
+    }
+
+    /// Requests a part of a payload.
+    pub(crate) fn begin(self: &Arc<Self>, name: &[u8], range: Range<u64>) -> Chunk {
+        let size = (range.end - range.start) as usize;
+        Chunk { size, count: self.count(size), reply: self.driver.reads.chunk(name.to_vec(), range) }
+    }
+
+    /// Counts bytes from when they are requested.
+    pub(crate) fn count(self: &Arc<Self>, size: usize) -> UnreadCount {
+        self.unread.fetch_add(size, Ordering::Relaxed);
+        UnreadCount { chunks: Arc::clone(self), size }
+    }
+
+    fn is_much_unread(&self) -> bool {
+        self.unread.load(Ordering::Relaxed) >= MANY_UNREAD_BYTES
+    }
+
+    /// Reads the next part of a source, in turn.
+    async fn next<S: PartSource>(&self, source: &mut S) -> Result<Option<Bytes>, Problem> {
         let reading = async {
             let _turn = self.turns.acquire().await.map_err(|_| Problem::internal())?;
-            let is_much = self.unread.load(Ordering::Relaxed) >= MANY_UNREAD_BYTES;
-            let most = if is_much { PIECE_BYTES } else { CHUNK_BYTES };
-            let range = range.start..range.end.min((range.start / most + 1) * most);
-            let length = (range.end - range.start) as usize;
-            let count = UnreadCount::new(self, length);
-            let bytes = self.driver.reads.chunk(name.to_vec(), range).found().await.map_err(Problem::of_failure)?;
-            if bytes.len() != length {
-                return Err(Problem::failed("a part of a payload has the wrong size".to_owned()));
+            let most = if self.is_much_unread() { PIECE_BYTES } else { CHUNK_BYTES };
+            match source.begin(most) {
+                Some(begun) => source.finish(begun).await.map(Some),
+                None => Ok(None),
             }
-            Ok(Bytes::from_owner(Unread { bytes, _count: count }))
         };
         self.driver.in_time(reading).await
     }
 }
 
+impl<S: PartSource> Sending<S> {
+    /// The next part; None after the last one. Requests the one after it.
+    async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        let next = match (self.first.take(), self.ahead.take()) {
+            (None, Some(begun)) => Some(self.chunks.driver.in_time(self.source.finish(begun)).await?),
+            (None, None) => self.chunks.next(&mut self.source).await?,
+            (first, _) => first,
+        };
+        if next.is_some() && !self.chunks.is_much_unread() {
+            self.ahead = self.source.begin(CHUNK_BYTES);
+        }
+        Ok(next)
+    }
+}
+
+impl Chunk {
+    /// How many bytes it should have.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Waits for it.
+    pub(crate) async fn found(self) -> Result<Bytes, Failure> {
+        let bytes = self.reply.found().await?;
+        if bytes.len() != self.size {
+            return Err(Failure::Damaged("a part of a payload has the wrong size".to_owned()));
+        }
+        Ok(self.count.until_sent(bytes))
+    }
+}
+
 impl UnreadCount {
-    fn new(chunks: &Arc<Chunks>, size: usize) -> Self {
-        chunks.unread.fetch_add(size, Ordering::Relaxed);
-        UnreadCount { chunks: Arc::clone(chunks), size }
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Counts these bytes until they are sent.
+    pub(crate) fn until_sent(mut self, bytes: Bytes) -> Bytes {
+        self.chunks.unread.fetch_add(bytes.len(), Ordering::Relaxed);
+        self.chunks.unread.fetch_sub(std::mem::replace(&mut self.size, bytes.len()), Ordering::Relaxed);
+        Bytes::from_owner(Unread { bytes, _count: self })
     }
 }
 

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::routes::Hot;
+use http::request::Parts;
+
+use crate::routes::{self, Hot};
 
 /// The numbers of bits that a value may have.
 const BUCKETS: usize = 65;
@@ -145,6 +147,13 @@ pub struct Logged {
     pub id: String,
     /// What is logged.
     pub event: Event,
+}
+
+impl Logged {
+    pub(crate) fn new(head: &Parts, client: Option<IpAddr>, id: String, event: Event) -> Self {
+        let path = routes::decoded(head.uri.path()).into_owned();
+        Logged { client, method: head.method.as_str().to_owned(), path, id, event }
+    }
 }
 
 /// Why a request is logged.

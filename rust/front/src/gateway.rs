@@ -6,12 +6,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use coregw_ops::ForEach;
 use futures_util::stream::poll_fn;
-use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, StreamBody};
@@ -21,13 +20,12 @@ use crate::budget::{Arriving, Budget};
 use crate::content::Sender;
 use crate::counts::{Counts, Event, Logged, RequestLog};
 use crate::driver::Driver;
-use crate::hot::{BodyLimits, HotRoutes};
+use crate::hot::{BodyLimits, HotRoutes, REQUEST_ID};
 use crate::problem::Error;
 use crate::problem::{Codes, Problem};
 use crate::routes::{self, Hot, Route};
 use crate::server::{Answer, Service};
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const VERIFICATION_ROLE: HeaderName = HeaderName::from_static("x-core-verification-role");
 const MAX_ID_BYTES: usize = 128;
 
@@ -74,7 +72,7 @@ impl<C: Service> Gateway<C> {
     pub fn new(parts: GatewayParts, cold: C) -> Self {
         let GatewayParts { driver, limits, budget, counts, for_each, codes, fields, log, .. } = parts;
         let sender = Sender::new(driver, parts.payload_cache_bytes);
-        let routes = HotRoutes { sender, limits, budget, counts, for_each };
+        let routes = HotRoutes { sender, limits, budget, counts, log: Arc::clone(&log), for_each };
         let (is_read_only, answers_hot) = (parts.is_read_only, parts.answers_hot);
         Self { routes, codes, fields, log, is_read_only, answers_hot, ids: RequestIds::default(), cold }
     }
@@ -90,8 +88,19 @@ impl<C: Service> Gateway<C> {
         is_hot.then_some(route)
     }
 
-    async fn answer_hot(&self, route: Route, head: Parts, body: Arriving, client: Option<IpAddr>) -> Response<Answer> {
+    async fn answer_hot(
+        &self,
+        route: Route,
+        mut head: Parts,
+        body: Arriving,
+        client: Option<IpAddr>,
+    ) -> Response<Answer> {
         let (began, hot) = (Instant::now(), route.hot);
+        if hot == Hot::CasCar
+            && let Ok(id) = HeaderValue::from_str(&self.ids.of(&head))
+        {
+            head.headers.insert(REQUEST_ID, id); // what is left out is logged under the same id as the rest
+        }
         let mut response = match self.routes.answer(route, &head, body, client).await {
             Ok(response) => response,
             Err(problem) => self.refuse(&problem, &head, client),
@@ -103,12 +112,24 @@ impl<C: Service> Gateway<C> {
         if matches!(hot, Hot::VerifyResolve | Hot::VerifyRead) {
             headers.insert(VERIFICATION_ROLE, HeaderValue::from_static("diagnostic"));
         }
-        let (status, took, size) = (response.status().as_u16(), began.elapsed(), size_of(&response));
-        self.routes.counts.add(hot, head.method == Method::HEAD, status, took, size);
-        if self.log.has_access() || matches!(response.body(), Answer::Parts(_)) {
-            self.logged(response, &head, client, began)
-        } else {
-            response
+        let (is_head, status, took) = (head.method == Method::HEAD, response.status().as_u16(), began.elapsed());
+        let count = Count { counts: Arc::clone(&self.routes.counts), hot, is_head, status, took };
+        match response.body() {
+            Answer::Whole(body) => {
+                let size = body.len() as u64;
+                count.add(size);
+                if self.log.has_access() {
+                    let event = Event::Answered { status, bytes: size, took: began.elapsed() };
+                    let line = self.identified(&mut response, &head, client, event);
+                    self.log.add(line);
+                }
+                response
+            }
+            Answer::Parts(_) => {
+                let line = self.identified(&mut response, &head, client, Event::Answered { status, bytes: 0, took });
+                let sent = SentBody { log: Arc::clone(&self.log), line, count, bytes: 0, began };
+                response.map(|body| sent.following(body))
+            }
         }
     }
 
@@ -120,43 +141,26 @@ impl<C: Service> Gateway<C> {
                 response.headers_mut().insert(REQUEST_ID, value);
             }
             if let Some(what) = &problem.logged {
-                self.log.add(line(head, client, id, Event::Failed(what.clone())));
+                self.log.add(Logged::new(head, client, id, Event::Failed(what.clone())));
             }
         }
         response
     }
 
-    /// Adds the id of a request to its answer, and logs the answer when it was sent, or why it was not.
-    fn logged(
+    /// What is logged of an answer, to which the id of its request is added if there is an access log.
+    fn identified(
         &self,
-        mut response: Response<Answer>,
+        response: &mut Response<Answer>,
         head: &Parts,
         client: Option<IpAddr>,
-        began: Instant,
-    ) -> Response<Answer> {
+        event: Event,
+    ) -> Logged {
         let known = response.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok()).map(str::to_owned);
         let id = known.unwrap_or_else(|| self.ids.of(head));
         if let Some(value) = HeaderValue::from_str(&id).ok().filter(|_| self.log.has_access()) {
             response.headers_mut().insert(REQUEST_ID, value);
         }
-        let (status, bytes, took) = (response.status().as_u16(), size_of(&response), began.elapsed());
-        let line = line(head, client, id, Event::Answered { status, bytes, took });
-        if let Answer::Whole(_) = response.body() {
-            self.log.add(line);
-            return response;
-        }
-        let mut sent = LoggedBody { log: Arc::clone(&self.log), line, bytes: 0, began };
-        response.map(|body| match body {
-            Answer::Whole(body) => Answer::Whole(body),
-            Answer::Parts(mut body) => {
-                let frames = poll_fn(move |cx| {
-                    let frame = ready!(Pin::new(&mut body).poll_frame(cx));
-                    sent.note(frame.as_ref());
-                    Poll::Ready(frame)
-                });
-                Answer::Parts(StreamBody::new(frames).boxed_unsync())
-            }
-        })
+        Logged::new(head, client, id, event)
     }
 }
 
@@ -173,29 +177,41 @@ impl<C: Service> Service for Gateway<C> {
     }
 }
 
-/// The size of the body of an answer, in bytes.
-fn size_of(response: &Response<Answer>) -> u64 {
-    let declared = || response.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
-    match response.body() {
-        Answer::Whole(body) => body.len() as u64,
-        Answer::Parts(_) => declared().unwrap_or(0),
+/// What is counted of an answer, besides its size.
+struct Count {
+    counts: Arc<Counts>,
+    hot: Hot,
+    is_head: bool,
+    status: u16,
+    took: Duration,
+}
+
+impl Count {
+    fn add(&self, size: u64) {
+        self.counts.add(self.hot, self.is_head, self.status, self.took, size);
     }
 }
 
-fn line(head: &Parts, client: Option<IpAddr>, id: String, event: Event) -> Logged {
-    let path = routes::decoded(head.uri.path()).into_owned();
-    Logged { client, method: head.method.as_str().to_owned(), path, id, event }
-}
-
-/// An answer that is being sent, which is logged at its end.
-struct LoggedBody {
+/// An answer that is being sent, which is counted and logged at its end.
+struct SentBody {
     log: Arc<RequestLog>,
     line: Logged,
+    count: Count,
     bytes: u64,
     began: Instant,
 }
 
-impl LoggedBody {
+impl SentBody {
+    fn following(mut self, body: Answer) -> Answer {
+        let Answer::Parts(mut parts) = body else { return body };
+        let frames = poll_fn(move |cx| {
+            let frame = ready!(Pin::new(&mut parts).poll_frame(cx));
+            self.note(frame.as_ref());
+            Poll::Ready(frame)
+        });
+        Answer::Parts(StreamBody::new(frames).boxed_unsync())
+    }
+
     /// Counts a part of the body, or logs why there is none.
     fn note(&mut self, frame: Option<&Result<Frame<Bytes>, Error>>) {
         match frame {
@@ -209,8 +225,9 @@ impl LoggedBody {
     }
 }
 
-impl Drop for LoggedBody {
+impl Drop for SentBody {
     fn drop(&mut self) {
+        self.count.add(self.bytes);
         if let Event::Answered { bytes, took, .. } = &mut self.line.event {
             (*bytes, *took) = (self.bytes, self.began.elapsed());
         }

@@ -10,11 +10,12 @@ use coregw_core::{Cid, Digest, Kind, Page, RootCid};
 use coregw_ops::{BatchError, ForEach, MapProofForm, Operation, json};
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, VARY};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 
 use crate::budget::{Account, Arriving, Budget, read_whole};
+use crate::cars::{self, PageCar, PayloadCar, Report};
 use crate::content::{Content, IMMUTABLE, Sender, field, field_value, unmet};
-use crate::counts::Counts;
+use crate::counts::{Counts, Event, Logged, RequestLog};
 use crate::driver::Driver;
 use crate::media::{MediaType, negotiate};
 use crate::problem::Problem;
@@ -23,6 +24,8 @@ use crate::requests::{Parameters, Refused, check_json, check_payload, is_json, q
 use crate::routes::{Hot, Route};
 use crate::server::Answer;
 
+/// The field with the id of a request.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
 /// A byte of these is as much work as this many of other queries: a key of a multiproof is a lookup, a path of a batch too,
@@ -52,6 +55,7 @@ pub(crate) struct HotRoutes {
     pub(crate) limits: BodyLimits,
     pub(crate) budget: Arc<Budget>,
     pub(crate) counts: Arc<Counts>,
+    pub(crate) log: Arc<RequestLog>,
     pub(crate) for_each: ForEach,
 }
 
@@ -84,6 +88,8 @@ impl HotRoutes {
             Hot::VerifyResolve => Box::pin(self.verify(head, body, client, coregw_ops::resolve_verdict)).await,
             Hot::VerifyRead => Box::pin(self.verify(head, body, client, coregw_ops::read_verdict)).await,
             Hot::CasHas => Box::pin(self.has(head, body, client)).await,
+            Hot::CasCar => Box::pin(self.payload_car(head, body, client)).await,
+            Hot::PagesCar => Box::pin(self.page_car(head, body, client)).await,
             Hot::ResolveOf | Hot::ReadOf | Hot::MapProofOf | Hot::ScanOf => {
                 Box::pin(self.query_of(route.hot, &route.parameter, head)).await
             }
@@ -239,7 +245,7 @@ impl HotRoutes {
 
     async fn page(&self, name: &str, head: &Parts) -> Result<Response<Answer>, Problem> {
         Parameters::parse(query(head), &[])?;
-        let Some(digest) = digest_of(name) else {
+        let Some(digest) = Digest::from_hex(name) else {
             let message = format!("page {}: expected a digest as 64 characters of 0-9a-f", quoted(name, 100));
             return Err(Problem::new("invalid_request", message));
         };
@@ -294,8 +300,8 @@ impl HotRoutes {
             let cids = self.cids(body, coregw_ops::read_has_batch).await?;
             let sizes = self.sizes(&cids).await?;
             let mut answer = String::from("{\"profile\":\"cas.has-batch/v0alpha1\",\"results\":[");
-            for (index, (cid, is_held)) in cids.iter().zip(sizes).enumerate() {
-                let comma = if index > 0 { "," } else { "" };
+            for (index, (cid, size)) in cids.iter().zip(sizes).enumerate() {
+                let (comma, is_held) = (if index > 0 { "," } else { "" }, size.is_some());
                 answer.push_str(&format!("{comma}{{\"cid\":\"{cid}\",\"present\":{is_held}}}"));
             }
             answer.push_str("]}");
@@ -306,8 +312,8 @@ impl HotRoutes {
         let (body, _account) = self.whole(body, client, self.limits.json).await?;
         let cids = self.cids(body, coregw_ops::read_cids).await?;
         let mut bits = vec![0_u8; cids.len().div_ceil(8)];
-        for (index, is_held) in self.sizes(&cids).await?.into_iter().enumerate() {
-            bits[index / 8] |= u8::from(is_held) << (index % 8);
+        for (index, size) in self.sizes(&cids).await?.into_iter().enumerate() {
+            bits[index / 8] |= u8::from(size.is_some()) << (index % 8);
         }
         Ok(typed(bits, OCTETS))
     }
@@ -316,15 +322,52 @@ impl HotRoutes {
         self.driver().call(body.len(), move || read(&body).map_err(Problem::of_batch)).await
     }
 
-    /// Whether each payload is held.
-    async fn sizes(&self, cids: &[Cid]) -> Result<Vec<bool>, Problem> {
+    async fn payload_car(
+        &self,
+        head: &Parts,
+        body: Arriving,
+        client: Option<IpAddr>,
+    ) -> Result<Response<Answer>, Problem> {
+        let connection = Arc::clone(body.connection());
+        let (body, _account) = self.json(head, body, client, self.limits.json).await?;
+        let cids = self.cids(body, coregw_ops::read_get_batch).await?;
+        let sizes = self.sizes(&cids).await?;
+        let held: Vec<(Cid, u64)> = cids.into_iter().zip(sizes).filter_map(|(cid, size)| Some((cid, size?))).collect();
+        let id =
+            field(&head.headers, &REQUEST_ID).map_or_else(String::new, |id| String::from_utf8_lossy(&id).into_owned());
+        let request = Logged::new(head, client, id, Event::Failed(String::new()));
+        let report = Report { log: Arc::clone(&self.log), request };
+        let list = connection.hold(size_of_val(&*held));
+        let chunks = &self.sender.chunks;
+        Ok(cars::answer(chunks, PayloadCar::new(chunks, held, report, list)))
+    }
+
+    async fn page_car(
+        &self,
+        head: &Parts,
+        body: Arriving,
+        client: Option<IpAddr>,
+    ) -> Result<Response<Answer>, Problem> {
+        let connection = Arc::clone(body.connection());
+        let (body, _account) = self.json(head, body, client, self.limits.json).await?;
+        let (weight, read) = (body.len(), move || coregw_ops::read_get_pages(&body).map_err(Problem::of_batch));
+        let digests = self.driver().call(weight, read).await?;
+        let list = connection.hold(size_of_val(&*digests));
+        let chunks = &self.sender.chunks;
+        Ok(cars::answer(chunks, PageCar::new(chunks, digests, list)))
+    }
+
+    /// The size of each payload, None for one that is not held.
+    async fn sizes(&self, cids: &[Cid]) -> Result<Vec<Option<u64>>, Problem> {
         let mut held = Vec::with_capacity(cids.len());
         for part in cids.chunks(CONCURRENT_LOOK_UPS) {
             let stored = part.iter().filter(|cid| cid.identity().is_none()).map(|cid| cid.multihash().to_vec());
             let reply = self.driver().reads.sizes(stored.collect());
             let found = self.driver().in_time(async { reply.found().await.map_err(Problem::of_failure) }).await?;
             let mut found = found.into_iter();
-            held.extend(part.iter().map(|cid| cid.identity().is_some() || found.next().flatten().is_some()));
+            let size =
+                |cid: &Cid| cid.identity().map_or_else(|| found.next().flatten(), |data| Some(data.len() as u64));
+            held.extend(part.iter().map(size));
         }
         Ok(held)
     }
@@ -350,17 +393,6 @@ fn prefers_octets(headers: &HeaderMap) -> bool {
 
 fn parse(page: &[u8], root: &RootCid) -> coregw_core::Result<()> {
     Page::parse(page, root.kind, root.suite, &root.digest).map(drop)
-}
-
-fn digest_of(name: &str) -> Option<Digest> {
-    let value = |digit| match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
-    };
-    let digits: Vec<u8> = name.bytes().map(value).collect::<Option<_>>()?;
-    let bytes: Vec<u8> = digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect();
-    (digits.len() == 64).then(|| bytes.try_into().ok().map(Digest)).flatten()
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -16,13 +16,15 @@
 //! `pace` how slow a client may be, `peers` whom a share per address concerns, `budget` the bodies of requests, `server` the
 //! connections of hyper, `tls` their encryption, `proxy` the requests that another server answers, and `problem` how failures
 //! are told. `gateway` is the service: `hot` has the answers of hot routes, `driver` their operations, `reads` and `batch`
-//! what these ask the store, and `counts` what is counted and logged.
+//! what these ask the store, `content` and `cars` how what is long is sent, and `counts` what is counted and logged.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "server")]
 pub mod batch;
 #[cfg(all(unix, feature = "server"))]
 pub mod budget;
+#[cfg(all(unix, feature = "server"))]
+mod cars;
 pub mod conditions;
 #[cfg(all(unix, feature = "server"))]
 mod content;

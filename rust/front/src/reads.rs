@@ -19,6 +19,8 @@
 //! - errors, except that the store does not answer: a read may fail for what another request wants, so each is repeated alone;
 //! - requests for more than [`MAX_MERGED_PAGES`] pages, which would delay others.
 //!
+//! Chunks of payloads, and many payloads, are read beside nothing else, and in turn with other requests: they are long.
+//!
 //! The threads are the caller's ([`Reads::next`], [`Reads::supply`]). They parse the pages, and put them into the cache.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -38,8 +40,8 @@ pub const MAX_MERGED_PAGES: usize = 64;
 /// The pages, and the other requests, of one batch.
 const MAX_BATCH_PAGES: usize = 512;
 const MAX_BATCH_WISHES: usize = 256;
-/// Chunks of payloads that are read in one visit.
-const MAX_BATCH_CHUNKS: usize = 4;
+/// Requests for chunks of payloads, or for many payloads, that are answered by one visit.
+const MAX_BATCH_BULK: usize = 4;
 /// A page that is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Wanted {
@@ -104,14 +106,24 @@ enum Wish {
     Roots { roots: Vec<RootCid>, lookahead: Vec<Lookahead>, reply: ReplyTo<Vec<Option<bool>>> },
     Payloads { names: Vec<Multihash>, reply: ReplyTo<Vec<Option<HeldPayload>>> },
     Sizes { names: Vec<Multihash>, reply: ReplyTo<Vec<Option<u64>>> },
+    Chunk { name: Multihash, range: Range<u64>, reply: ReplyTo<Bytes> },
 }
 
 impl Wish {
+    fn is_bulk(&self) -> bool {
+        match self {
+            Wish::Chunk { .. } => true,
+            Wish::Payloads { names, .. } => names.len() > 1,
+            Wish::Roots { .. } | Wish::Sizes { .. } => false,
+        }
+    }
+
     fn is_dropped(&self) -> bool {
         match self {
             Wish::Roots { reply, .. } => reply.is_closed(),
             Wish::Payloads { reply, .. } => reply.is_closed(),
             Wish::Sizes { reply, .. } => reply.is_closed(),
+            Wish::Chunk { reply, .. } => reply.is_closed(),
         }
     }
 
@@ -121,21 +133,15 @@ impl Wish {
             Wish::Roots { reply, .. } => drop(reply.send(Err(failure))),
             Wish::Payloads { reply, .. } => drop(reply.send(Err(failure))),
             Wish::Sizes { reply, .. } => drop(reply.send(Err(failure))),
+            Wish::Chunk { reply, .. } => drop(reply.send(Err(failure))),
         }
     }
-}
-
-struct Chunk {
-    name: Multihash,
-    range: Range<u64>,
-    reply: ReplyTo<Bytes>,
 }
 
 /// What is read alone.
 enum Alone {
     Pages { part: u64, numbers: Vec<usize> },
     Wish(Wish),
-    Chunk(Chunk),
 }
 
 /// A batch that a thread has taken.
@@ -145,10 +151,10 @@ struct Flight {
     pages: Vec<Wanted>,
     alone: Option<(u64, Vec<usize>)>,
     wishes: Vec<Wish>,
-    chunks: Vec<Chunk>,
     roots: Vec<RootCid>,
     payloads: usize,
     sizes: usize,
+    chunks: usize,
     /// The suites of the maps whose pages are read early.
     suites: Vec<Suite>,
     is_repeated: bool,
@@ -163,11 +169,12 @@ struct Queue {
     gathered: VecDeque<Digest>,
     parts: HashMap<u64, PageRequest>,
     wishes: VecDeque<Wish>,
-    chunks: VecDeque<Chunk>,
+    /// What takes long to read.
+    bulk: VecDeque<Wish>,
     alone: VecDeque<Alone>,
     flights: HashMap<u64, Flight>,
-    /// Whether the last batch had chunks: then something else comes first.
-    had_chunks: bool,
+    /// Whether the last batch was bulk: then something else comes first.
+    was_bulk: bool,
 }
 
 /// The reads of one store.
@@ -223,7 +230,7 @@ impl Reads {
         found
     }
 
-    /// Requests payloads: their sizes, and the bytes of small ones.
+    /// Requests payloads: their sizes, and the bytes of small ones. Together these have about a mebibyte at most.
     pub fn payloads(&self, names: Vec<Multihash>) -> Reply<Vec<Option<HeldPayload>>> {
         let (reply, found) = oneshot::channel();
         self.lock().wish(Wish::Payloads { names, reply });
@@ -242,14 +249,7 @@ impl Reads {
     /// Requests a part of a payload, of at most a mebibyte.
     pub fn chunk(&self, name: Multihash, range: Range<u64>) -> Reply<Bytes> {
         let (reply, found) = oneshot::channel();
-        let chunk = Chunk { name, range, reply };
-        let mut state = self.lock();
-        if state.is_closed {
-            let _ = chunk.reply.send(Err(closed())); // as it is known at once
-        } else {
-            state.chunks.push_back(chunk);
-        }
-        drop(state);
+        self.lock().wish(Wish::Chunk { name, range, reply });
         self.arrived.notify_one();
         Reply(found)
     }
@@ -323,12 +323,9 @@ impl Reads {
         self.pages_read.fetch_add(found.early.len() as u64, Ordering::Relaxed);
         let pages: Vec<_> =
             flight.pages.iter().zip(found.pages).map(|(wanted, page)| self.parse(wanted, page)).collect();
-        let Flight { alone, wishes, chunks, roots, pages: wanted, .. } = flight;
+        let Flight { alone, wishes, roots, pages: wanted, .. } = flight;
         let held: HashMap<RootCid, Option<bool>> = roots.into_iter().zip(found.roots).collect();
-        answer(wishes, &held, found.payloads, found.sizes);
-        for (chunk, bytes) in chunks.into_iter().zip(found.chunks) {
-            let _ = chunk.reply.send(Ok(Bytes::from(bytes))); // the client may have left
-        }
+        answer(wishes, &held, found.payloads, found.sizes, found.chunks);
         let mut state = self.lock();
         match alone {
             Some((part, numbers)) => state.settle(part, numbers, pages),
@@ -354,10 +351,11 @@ fn answer(
     held: &HashMap<RootCid, Option<bool>>,
     payloads: Vec<Option<(u64, Option<Vec<u8>>)>>,
     sizes: Vec<Option<u64>>,
+    chunks: Vec<Vec<u8>>,
 ) {
     let mut payloads =
         payloads.into_iter().map(|each| each.map(|(size, bytes)| HeldPayload { size, bytes: bytes.map(Bytes::from) }));
-    let mut sizes = sizes.into_iter();
+    let (mut sizes, mut chunks) = (sizes.into_iter(), chunks.into_iter());
     for wish in wishes {
         // Clients may have left.
         match wish {
@@ -369,6 +367,7 @@ fn answer(
                 drop(reply.send(Ok(payloads.by_ref().take(names.len()).collect())));
             }
             Wish::Sizes { names, reply } => drop(reply.send(Ok(sizes.by_ref().take(names.len()).collect()))),
+            Wish::Chunk { reply, .. } => drop(reply.send(Ok(Bytes::from(chunks.next().unwrap_or_default())))),
         }
     }
 }
@@ -398,7 +397,7 @@ impl Flight {
             && self.roots.len() == found.roots.len()
             && self.payloads == found.payloads.len()
             && self.sizes == found.sizes.len()
-            && self.chunks.len() == found.chunks.len()
+            && self.chunks == found.chunks.len()
     }
 }
 
@@ -409,12 +408,14 @@ impl Queue {
     }
 
     fn has_some(&self) -> bool {
-        !(self.gathered.is_empty() && self.wishes.is_empty() && self.chunks.is_empty() && self.alone.is_empty())
+        !(self.gathered.is_empty() && self.wishes.is_empty() && self.bulk.is_empty() && self.alone.is_empty())
     }
 
     fn wish(&mut self, wish: Wish) {
         if self.is_closed {
             wish.fail(closed());
+        } else if wish.is_bulk() {
+            self.bulk.push_back(wish);
         } else {
             self.wishes.push_back(wish);
         }
@@ -454,35 +455,32 @@ impl Queue {
             pages: Vec::new(),
             alone: None,
             wishes: Vec::new(),
-            chunks: Vec::new(),
             roots: Vec::new(),
             payloads: 0,
             sizes: 0,
+            chunks: 0,
             suites: Vec::new(),
             is_repeated: false,
         };
-        let has_chunks = !self.chunks.is_empty() && !self.had_chunks;
-        let found = (has_chunks && self.take_chunks(&mut flight))
-            || self.take_alone(&mut flight)
-            || self.take_gathered(&mut flight)
-            || self.take_chunks(&mut flight);
-        if !found {
+        let is_bulk = !self.was_bulk && self.take_bulk(&mut flight);
+        let is_other = !is_bulk && (self.take_alone(&mut flight) || self.take_gathered(&mut flight));
+        if !is_bulk && !is_other && !self.take_bulk(&mut flight) {
             return None;
         }
-        self.had_chunks = !flight.chunks.is_empty();
+        self.was_bulk = !is_other;
         flight.describe(&mut batch);
         self.flights.insert(batch.id, flight);
         Some(batch)
     }
 
-    fn take_chunks(&mut self, flight: &mut Flight) -> bool {
-        while flight.chunks.len() < MAX_BATCH_CHUNKS {
-            let Some(chunk) = self.chunks.pop_front() else { break };
-            if !chunk.reply.is_closed() {
-                flight.chunks.push(chunk);
+    fn take_bulk(&mut self, flight: &mut Flight) -> bool {
+        while flight.wishes.len() < MAX_BATCH_BULK {
+            let Some(wish) = self.bulk.pop_front() else { break };
+            if !wish.is_dropped() {
+                flight.wishes.push(wish);
             }
         }
-        !flight.chunks.is_empty()
+        !flight.wishes.is_empty()
     }
 
     fn take_alone(&mut self, flight: &mut Flight) -> bool {
@@ -500,7 +498,6 @@ impl Queue {
                 }
                 Alone::Wish(wish) if wish.is_dropped() => continue,
                 Alone::Wish(wish) => flight.wishes.push(wish),
-                Alone::Chunk(chunk) => flight.chunks.push(chunk),
             }
             return true;
         }
@@ -619,21 +616,13 @@ impl Queue {
         for wish in flight.wishes {
             if is_final { wish.fail(failure.clone()) } else { self.alone.push_back(Alone::Wish(wish)) }
         }
-        let is_only_chunk = flight.chunks.len() == 1;
-        for chunk in flight.chunks {
-            if is_final || is_only_chunk {
-                let _ = chunk.reply.send(Err(failure.clone())); // the client may have left
-            } else {
-                self.alone.push_back(Alone::Chunk(chunk));
-            }
-        }
     }
 
     /// Whether nobody else wanted anything of a batch.
     fn is_of_one_request(&self, flight: &Flight) -> bool {
         let entries = flight.pages.iter().filter_map(|wanted| self.entries.get(&wanted.digest));
         let parts: HashSet<u64> = entries.flat_map(|entry| entry.waiters.iter().map(|waiter| waiter.part)).collect();
-        parts.len() + flight.wishes.len() + flight.chunks.len() <= 1
+        parts.len() + flight.wishes.len() <= 1
     }
 
     fn drop_part(&mut self, id: u64, failure: &Failure) {
@@ -647,13 +636,11 @@ impl Queue {
         ids.into_iter().for_each(|id| self.drop_part(id, failure));
         self.gathered.clear();
         self.entries.clear();
-        std::mem::take(&mut self.wishes).into_iter().for_each(|wish| wish.fail(failure.clone()));
-        let chunks = std::mem::take(&mut self.chunks).into_iter();
-        for alone in std::mem::take(&mut self.alone).into_iter().chain(chunks.map(Alone::Chunk)) {
+        let wishes = [&mut self.wishes, &mut self.bulk].map(std::mem::take).into_iter().flatten().map(Alone::Wish);
+        for alone in wishes.chain(std::mem::take(&mut self.alone)) {
             match alone {
                 Alone::Pages { part, .. } => self.drop_part(part, failure),
                 Alone::Wish(wish) => wish.fail(failure.clone()),
-                Alone::Chunk(chunk) => drop(chunk.reply.send(Err(failure.clone()))),
             }
         }
     }
@@ -663,7 +650,6 @@ impl Flight {
     /// Writes down what the store is asked.
     fn describe(&mut self, batch: &mut Batch) {
         batch.pages = self.pages.iter().map(|wanted| wanted.digest).collect();
-        batch.chunks = self.chunks.iter().map(|chunk| (chunk.name.clone(), chunk.range.clone())).collect();
         let mut known = HashSet::new();
         for wish in &self.wishes {
             match wish {
@@ -678,9 +664,10 @@ impl Flight {
                 }
                 Wish::Payloads { names, .. } => batch.payloads.extend(names.iter().cloned()),
                 Wish::Sizes { names, .. } => batch.sizes.extend(names.iter().cloned()),
+                Wish::Chunk { name, range, .. } => batch.chunks.push((name.clone(), range.clone())),
             }
         }
         batch.roots.clone_from(&self.roots);
-        (self.payloads, self.sizes) = (batch.payloads.len(), batch.sizes.len());
+        (self.payloads, self.sizes, self.chunks) = (batch.payloads.len(), batch.sizes.len(), batch.chunks.len());
     }
 }

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | POST | `/v1/resolve`, `/v1/resolve/batch`, `/v1/read`, `/v1/map-proof`, `/v1/scan` |
 //! | POST | `/v1/verify/resolve`, `/v1/verify/read` |
-//! | POST | `/v1/cas/has`, if it renews nothing |
+//! | POST | `/v1/cas/has`, if it renews nothing; `/v1/cas/car`, `/v1/pages/car` |
 //! | GET, HEAD | `/v1/resolve/{root}`, `/v1/read/{root}`, `/v1/map-proof/{root}`, `/v1/scan/{root}` |
 //! | GET, HEAD | `/v1/cas/{cid}`, `/v1/pages/{digest}`, `/v1/roots/{root}` |
 
@@ -32,6 +32,10 @@ pub enum Hot {
     VerifyRead,
     /// Which payloads are held.
     CasHas,
+    /// Payloads as a CAR.
+    CasCar,
+    /// Pages as a CAR.
+    PagesCar,
     /// [`Hot::Resolve`] by URL, of this root.
     ResolveOf,
     /// [`Hot::Read`] by URL, of this root.
@@ -50,7 +54,7 @@ pub enum Hot {
 
 impl Hot {
     /// All of them.
-    pub const ALL: [Hot; 15] = [
+    pub const ALL: [Hot; 17] = [
         Hot::Resolve,
         Hot::ResolveBatch,
         Hot::Read,
@@ -59,6 +63,8 @@ impl Hot {
         Hot::VerifyResolve,
         Hot::VerifyRead,
         Hot::CasHas,
+        Hot::CasCar,
+        Hot::PagesCar,
         Hot::ResolveOf,
         Hot::ReadOf,
         Hot::MapProofOf,
@@ -79,6 +85,8 @@ impl Hot {
             Hot::VerifyResolve => "/v1/verify/resolve",
             Hot::VerifyRead => "/v1/verify/read",
             Hot::CasHas => "/v1/cas/has",
+            Hot::CasCar => "/v1/cas/car",
+            Hot::PagesCar => "/v1/pages/car",
             Hot::ResolveOf => "/v1/resolve/{root}",
             Hot::ReadOf => "/v1/read/{root}",
             Hot::MapProofOf => "/v1/map-proof/{root}",
@@ -99,9 +107,6 @@ impl Hot {
         self.template().ends_with('}')
     }
 }
-
-/// Paths of the application beside those of hot routes.
-const COLD: [&str; 2] = ["/v1/cas/car", "/v1/pages/car"];
 
 /// A path as it is routed, decoded once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,9 +129,6 @@ pub fn find(method: &str, raw_path: &str) -> Option<Route> {
     // A path without a parameter comes before one whose last segment could be anything, whatever the methods.
     if let Some(hot) = fixed(&path) {
         return (!is_by_url).then_some(Route { hot, parameter: String::new() });
-    }
-    if COLD.contains(&&*path) {
-        return None;
     }
     let (above, last) = path.rsplit_once('/')?;
     let hot = parametrised(above)?;

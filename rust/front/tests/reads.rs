@@ -225,9 +225,12 @@ fn payloads_come_whole_if_they_are_small_and_else_in_chunks() {
     let first = reads.payloads(vec![small.clone(), large.clone()]);
     let second = reads.payloads(vec![absent.clone()]);
     let sizes = reads.sizes(vec![absent, small]);
-    let batch = next(&reads);
-    assert_eq!((batch.payloads.len(), batch.sizes.len()), (3, 2));
-    reads.supply(batch.id, stored.read(&batch));
+    // Many payloads are read beside nothing else, as chunks are.
+    for expected in [(2, 0), (1, 2)] {
+        let batch = next(&reads);
+        assert_eq!((batch.payloads.len(), batch.sizes.len()), expected);
+        reads.supply(batch.id, stored.read(&batch));
+    }
     let found = outcome(first).expect("an answer").expect("no failure");
     assert_eq!(
         found,

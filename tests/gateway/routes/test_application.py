@@ -153,6 +153,8 @@ def called() -> Iterator[Ask]:
 
 RESOLVE = query("resolve", segments=["docs", "readme"])
 HAS = json.dumps({"profile": "cas.has-batch/v0alpha1", "cids": [LEAF, ABSENT]}).encode()
+GET = json.dumps({"profile": "cas.get-batch/v0alpha1", "cids": [LARGE_CID, ABSENT, "bafkqaaa", LEAF, LEAF]}).encode()
+CAR_IGNORES = {"accept": "text/plain", "range": "bytes=0-1", "if-none-match": "*"}
 BATCH = {"root": ROOT, "paths": [["docs", "readme"], ["none"]]}
 PAGE = coregw.Cid(ROOT).digest.hex()
 PAGES = json.dumps({"profile": "pages.get-batch/v0alpha1", "pages": [PAGE, "0" * 64]}).encode()
@@ -209,7 +211,17 @@ REQUESTS = {
     "HEAD of a page": (200, Sent("HEAD", f"/v1/pages/{PAGE}")),
     "page, absent": (404, Sent("GET", f"/v1/pages/{'0' * 64}")),
     "page, malformed": (400, Sent("GET", "/v1/pages/x")),
+    "payloads": (200, Sent("POST", "/v1/cas/car", JSON, GET)),
+    "payloads, a range, another type": (200, Sent("POST", "/v1/cas/car", JSON | CAR_IGNORES, GET)),
+    "payloads, another method": (405, Sent("HEAD", "/v1/cas/car")),
+    "payloads, a root": (400, Sent("POST", "/v1/cas/car", JSON, GET.replace(LEAF.encode(), ROOT.encode()))),
+    "payloads, another profile": (400, Sent("POST", "/v1/cas/car", JSON, HAS)),
+    "payloads, a parameter": (400, Sent("POST", "/v1/cas/car?a=b", JSON, GET)),
+    "payloads, as text": (415, Sent("POST", "/v1/cas/car", {"content-type": "text/plain"}, GET)),
     "pages": (200, Sent("POST", "/v1/pages/car", JSON, PAGES)),
+    "pages, malformed": (400, Sent("POST", "/v1/pages/car", JSON, PAGES.replace(b"0" * 64, b"0" * 63))),
+    "pages, another profile": (400, Sent("POST", "/v1/pages/car", JSON, GET)),
+    "pages, without them": (400, Sent("POST", "/v1/pages/car", JSON, b'{"profile":"pages.get-batch/v0alpha1"}')),
     "pages, another method": (405, Sent("GET", "/v1/pages/car")),
     "CAR": (200, Sent("GET", f"/v1/roots/{ROOT}/car?payloads=true")),
     "HEAD of a CAR": (200, Sent("HEAD", f"/v1/roots/{ROOT}/car")),
@@ -315,6 +327,7 @@ BODIES = [
         RESOLVE + b" ",
         RESOLVE.replace(b'"profile"', b'"root"'),
         HAS,
+        GET,
         PAGES,
     ),
     *(RESOLVE, RESOLVE.replace(b"core.", b"malt."), RESOLVE.replace(ROOT.encode(), ABSENT.encode())),
@@ -329,7 +342,9 @@ BODIES = [
 def hot_requests(draw: st.DrawFn) -> Sent:
     """Requests for the paths of hot reads, most of them not quite right."""
     of_body = draw(st.booleans())
-    path = draw(st.sampled_from(["resolve/batch", "cas/has", "verify/resolve", "verify/read", "pages/car", *BY_NAME]))
+    path = draw(
+        st.sampled_from(["resolve/batch", "cas/has", "verify/resolve", "verify/read", "cas/car", "pages/car", *BY_NAME])
+    )
     path = f"/v1/{path}" if of_body else f"/v1/{draw(st.sampled_from(BY_NAME))}/{draw(st.sampled_from(NAMES))}"
     asked = "&".join(draw(st.lists(st.sampled_from(QUERIES), max_size=1 if of_body else 2)))
     headers = dict(draw(st.lists(st.sampled_from(HEADERS), max_size=3)))

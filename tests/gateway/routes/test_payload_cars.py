@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Sequence
 
 import httpx2
@@ -72,18 +73,12 @@ class _Damaged(MemoryStore):
         return await super().get_payloads(multihashes)
 
     async def read_payload(self, multihash: bytes, start: int = 0, end: int | None = None) -> object:  # type: ignore[override]
-        async for number, chunk in _numbered(super().read_payload(multihash, start, end)):
+        async for chunk in super().read_payload(multihash, start, end):
             self.chunks += 1
-            if multihash in self.damaged and number == self.damaged.index(multihash) - 1:
+            if multihash in self.damaged and start // MIB == self.damaged.index(multihash) - 1:
                 raise StoreDamaged("a chunk is missing")
             yield chunk
-
-
-async def _numbered(chunks: object) -> object:
-    number = 0
-    async for chunk in chunks:  # type: ignore[attr-defined]
-        yield number, chunk
-        number += 1
+            start += len(chunk)
 
 
 def test_a_damaged_payload_is_left_out_and_one_that_has_begun_ends_the_answer() -> None:
@@ -101,11 +96,11 @@ def test_a_damaged_payload_is_left_out_and_one_that_has_begun_ends_the_answer() 
         assert ask(client, cids[:1]).status_code == 200
 
 
-def test_a_client_that_does_not_read_holds_neither_memory_nor_its_place() -> None:
+def test_nothing_is_read_for_a_client_that_does_not_read_or_has_left() -> None:
     store = _Damaged(b"", b"", b"")
     data = some_bytes(64 * MIB)
     with (
-        serving.thread(store, payload_streams=1) as url,
+        serving.thread(store) as url,
         httpx2.Client(base_url=url, timeout=60) as client,
         serving.connect(url) as slow,
     ):
@@ -114,14 +109,13 @@ def test_a_client_that_does_not_read_holds_neither_memory_nor_its_place() -> Non
         slow.sendall(b"POST /v1/cas/car HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         assert slow.recv(9) == b"HTTP/1.1 "
         small = put(client, b"small")
-        while (answer := ask(client, [small])).status_code == 503:  # until the first has been stalled for some time
-            assert answer.json()["error"] == "unavailable"
-        assert len(frames(answer.content)) == 2
-        assert store.chunks < 32  # what a connection's buffers take, and not more
-        assert not serving.everything(slow).endswith(b"0\r\n\r\n")
+        assert len(frames(ask(client, [small]).content)) == 2
+        time.sleep(0.5)
+        read = store.chunks
+        assert read < 32  # what a connection's buffers take, one part in memory, and one that is read ahead
         with serving.connect(url) as leaving:
             leaving.sendall(b"POST /v1/cas/car HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
             assert leaving.recv(9) == b"HTTP/1.1 "
-        while ask(client, [small]).status_code == 503:  # until the gateway has noticed that the client is gone
-            pass
-        assert store.chunks < 64
+        assert len(frames(ask(client, [small]).content)) == 2
+        time.sleep(0.5)
+        assert store.chunks < read + 32

@@ -166,7 +166,8 @@ class Limits:
     """CAR exports in progress. Sixteen for all workers: each reads ahead of its client."""
 
     payload_streams: int
-    """Answers of many payloads or pages in progress. 64 for all workers, which read ahead less than exports."""
+    """Answers of the application with many payloads or pages in progress; those of the front count as unsent. 64 for
+    all workers, which read ahead less than exports."""
 
     held_roots: int = 65_536
     """Roots remembered as held. A constant: 100 bytes each."""

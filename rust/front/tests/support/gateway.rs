@@ -1,4 +1,5 @@
 //! A gateway on a socket, before a store whose reads a test controls.
+#![allow(dead_code, reason = "each test program uses only some of these items")]
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

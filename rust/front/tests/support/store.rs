@@ -13,6 +13,8 @@ pub struct Stored {
     /// Whether each held root is complete.
     pub roots: HashMap<RootCid, bool>,
     pub payloads: HashMap<Multihash, Vec<u8>>,
+    /// Payloads that cannot be read, each from this byte on.
+    pub damaged: HashMap<Multihash, u64>,
     /// What the next reads fail with.
     pub failure: Option<Failure>,
 }
@@ -53,6 +55,12 @@ impl Stored {
     pub fn read(&self, batch: &Batch) -> Result<Found, Failure> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
+        }
+        let is_damaged = |name: &Multihash, end: u64| self.damaged.get(name).is_some_and(|start| end > *start);
+        if batch.payloads.iter().any(|name| is_damaged(name, u64::MAX))
+            || batch.chunks.iter().any(|(name, range)| is_damaged(name, range.end))
+        {
+            return Err(Failure::Damaged("a chunk is missing".to_owned()));
         }
         let payload = |name: &Multihash| {
             let bytes = self.payloads.get(name)?;
