@@ -33,6 +33,19 @@ def lines() -> None:
             write("lines", f"{i}-{longer}", bytes([i % 2 | longer, 7]) + (line * 3).encode())
 
 
+def front() -> None:
+    """Write connections of HTTP/1, paths and fields, each after the byte that says what it is."""
+    head = b"POST /v1/resolve HTTP/1.1\r\nHost: a\r\n"
+    fields = (b"Content-Length: 2\r\n\r\n{}", b'Transfer-Encoding: chunked\r\n\r\n2;x="y"\r\n{}\r\n0\r\nT: x\r\n\r\n')
+    inputs = [(0, head + each + b"GET / HTTP/1.1\r\nHost: a\r\n\r\n") for each in fields]
+    inputs += [(0, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), (1, b'"tag", W/"b"'), (1, b"bytes=0-1"), (1, b"-5:*")]
+    inputs += [(2, b'application/json; charset="utf-8"text/*;q=0.5, */*'), (3, b"localhost:80https://app.example.org")]
+    inputs += [(4, b"path=a%2Fb&index=12"), (5, b"/v1//%72esolve/x"), (5, b"/v1/cas/car"), (5, b"/v1/pages/00")]
+    for i, (kind, data) in enumerate(inputs):
+        for at in (0, 8, 34):
+            write("front", f"{i}-{at}", bytes([kind, 7, at]) + data)
+
+
 def main() -> None:
     """Write the corpora of all targets."""
     for name in ("proofs.json", "scans.json", "transitions.json", "hostile.json"):
@@ -56,6 +69,7 @@ def main() -> None:
         if "record" in case:
             write("identifiers", f"record-{i}", bytes.fromhex(case["record"]))
     lines()
+    front()
     # The longest key, with a node at every bit of it: its proof is the longest there is.
     write("long", "longest", bytes([0, 0, 1, 0, 1, 0, 0, 36]))
     # The other targets make trees and requests of their input; random bytes make small ones of every kind.
