@@ -1,4 +1,4 @@
-"""Memory of a serving process: the C library's heap, and Python's cyclic garbage collector.
+"""Memory of a serving process: the heaps of its allocators, and Python's cyclic garbage collector.
 
 Both belong to the whole process, so only code that runs a whole process may set them (`coregw.gateway.server.run`).
 """
@@ -24,20 +24,27 @@ _MAPPED_BYTES: Final = 4 << 20
 32 MiB whenever it frees a longer one, and keeps those that follow. Chunks of payloads are shorter: to map each of them
 would take much time."""
 
+_PR_SET_THP_DISABLE: Final = 41  # Linux's linux/prctl.h
+
 _YOUNG_THRESHOLD: Final = 10_000
 """Net allocations that start a collection of the young generation. Python's default of 700 is what some twenty requests
 that wait for the disk hold, so the collector ran constantly and never found a cycle."""
 
 
 def limit_heap() -> None:
-    """Limit what glibc keeps of freed memory; call it when a process starts. Elsewhere it does nothing.
+    """Limit what allocators take beyond what is in use; call it when a process starts. Does nothing but on Linux.
 
-    Each arena keeps what its threads free. Payload chunks, request bodies and pages move between threads, so each of up
-    to eight arenas per core would grow to the maximum that any thread ever needed. Long responses are mapped, so that
-    they are freed at once.
+    mimalloc, the extension's allocator, asks the system for huge pages. Each thread has 64 KiB for each size of blocks
+    and touches little of it, but a huge page is in memory as a whole: ten times what is in use after the start.
+
+    Each arena of glibc keeps what its threads free. Payload chunks, request bodies and pages move between threads, so
+    each of up to eight arenas per core would grow to the maximum that any thread ever needed. Long responses are
+    mapped, so that they are freed at once.
     """
     if sys.platform == "linux":
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
+        library = ctypes.CDLL(None)
+        library.prctl(_PR_SET_THP_DISABLE, *map(ctypes.c_ulong, (1, 0, 0, 0)))
+        mallopt = getattr(library, "mallopt", None)  # musl has none
         if mallopt is not None:
             mallopt(_M_ARENA_MAX, _MAX_ARENAS)
             if _MMAP_VARIABLE not in os.environ:  # whoever sets it has chosen

@@ -1,4 +1,4 @@
-"""Memory of a serving process: few malloc arenas, and no reference cycles."""
+"""Memory of a serving process: few malloc arenas, no huge pages, and no reference cycles."""
 
 from __future__ import annotations
 
@@ -83,6 +83,20 @@ def test_long_blocks_return_to_the_system_when_they_are_freed() -> None:
 
     assert kept("unlimited") > 100
     assert kept("limited") < 50
+
+
+HUGE_PAGES = """
+from coregw.gateway.heap import limit_heap
+
+limit_heap()
+print(open("/proc/self/status").read())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
+def test_memory_is_in_pages_of_the_size_that_is_used() -> None:
+    shown = subprocess.run([sys.executable, "-c", HUGE_PAGES], check=True, capture_output=True, text=True).stdout
+    assert "THP_enabled:\t0" in shown
 
 
 SERVING = """
