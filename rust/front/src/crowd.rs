@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::framing::Malformed;
@@ -98,6 +99,8 @@ pub struct Crowd {
     relieved: AtomicU64,
     endings: [AtomicU64; ENDINGS],
     exhausted: AtomicU64,
+    is_stopping: AtomicBool,
+    left: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -122,6 +125,8 @@ impl Crowd {
             relieved: AtomicU64::new(0),
             endings: Default::default(),
             exhausted: AtomicU64::new(0),
+            is_stopping: AtomicBool::new(false),
+            left: Notify::new(),
         })
     }
 
@@ -170,6 +175,24 @@ impl Crowd {
             floods: ended(Ending::Flood),
             exhausted: self.exhausted.load(Ordering::Relaxed),
         }
+    }
+
+    /// Lets all connections end: idle ones at once, the others after their answers. Ready when there are none.
+    pub async fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+        self.lock().members.values().for_each(|member| member.waker.wake());
+        loop {
+            let left = self.left.notified();
+            if self.lock().members.is_empty() {
+                return;
+            }
+            left.await;
+        }
+    }
+
+    /// Whether connections are to end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
     }
 
     /// Notes that the system had nothing left for a connection.
@@ -295,7 +318,11 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.member.crowd.lock().leave(self.id);
+        let crowd = &self.member.crowd;
+        crowd.lock().leave(self.id);
+        if crowd.is_stopping() {
+            crowd.left.notify_one();
+        }
     }
 }
 
@@ -313,6 +340,8 @@ pub struct Member {
     awaited: AtomicUsize,
     /// Whether what is written waits for the client.
     is_unread: AtomicBool,
+    /// Over HTTP/1: whether nothing of a request has arrived, and nothing of an answer is to be written.
+    is_quiet: AtomicBool,
     /// Whether the next request has arrived, or the end, and is read when the last one is answered.
     is_held_back: AtomicBool,
     /// Whether the response of the last request has begun.
@@ -346,6 +375,7 @@ impl Member {
             done: AtomicU64::new(0),
             awaited: AtomicUsize::new(0),
             is_unread: AtomicBool::new(false),
+            is_quiet: AtomicBool::new(false),
             is_held_back: AtomicBool::new(false),
             is_answering: AtomicBool::new(false),
             has_body: AtomicBool::new(false),
@@ -403,6 +433,18 @@ impl Member {
         self.is_answering.load(Ordering::Acquire)
     }
 
+    /// Notes whether neither a request nor an answer is on the connection.
+    pub(crate) fn set_quiet(&self, is_quiet: bool) {
+        if self.is_quiet.load(Ordering::Relaxed) != is_quiet {
+            self.is_quiet.store(is_quiet, Ordering::Release);
+        }
+    }
+
+    /// Whether an HTTP library knows nothing of the connection that is needed for the next request.
+    pub(crate) fn is_between(&self) -> bool {
+        self.is_quiet.load(Ordering::Acquire) && self.is_idle()
+    }
+
     /// Notes whether something is read when the last request is answered.
     pub(crate) fn set_held_back(&self, is_held_back: bool) {
         self.is_held_back.store(is_held_back, Ordering::Release);
@@ -431,6 +473,11 @@ impl Member {
     /// Notes that it speaks HTTP/2.
     pub(crate) fn set_http2(&self) {
         self.is_http2.store(true, Ordering::Release);
+    }
+
+    /// Whether it speaks HTTP/2.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.is_http2.load(Ordering::Acquire)
     }
 
     /// Notes that a body or response begins to wait for the client, or ends to.
@@ -496,7 +543,8 @@ impl Member {
         self.ending.load(Ordering::Acquire) != 0
     }
 
-    /// Ready when the server has ended it. The task is also woken when something held back may be read, or HTTP/2 is idle.
+    /// Ready when the server has ended it. The task is also woken when something held back may be read, HTTP/2 is
+    /// idle, or the server is to stop.
     pub(crate) fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.waker.register(cx.waker());
         if self.is_ended() { Poll::Ready(()) } else { Poll::Pending }

@@ -170,7 +170,7 @@ impl<C: Service> Service for Gateway<C> {
             None => self.cold.answer(request, client).await,
             Some(route) => {
                 let (head, body) = request.into_parts();
-                // Boxed, since a connection has room for the future of a request also while it is idle.
+                // Boxed, so that hyper does not move the future of a hot request with those of all others.
                 Box::pin(self.answer_hot(route, head, body, client.map(|client| client.ip()))).await
             }
         }

@@ -1,9 +1,10 @@
 //! The bytes of a connection, with what an HTTP library leaves open: strict framing, and deadlines for the client.
 //!
-//! A [`Guarded`] stands between a socket (or TLS) and hyper. Bytes that a client sends pass once [`Framing`] has seen
-//! that they mean one thing, and over HTTP/1 only when the requests before them are answered; after a fault, hyper reads a
-//! request of its own making ([`REFUSED`]), which the service answers with the fault, so that answers stay in the order of
-//! their requests. Each wait for the client has a deadline; time in which the gateway does not read or write is not counted.
+//! A [`Guarded`] stands between a socket (or TLS) and hyper, over HTTP/1 also between requests, when hyper has no part in
+//! the connection. Bytes that a client sends pass once [`Framing`] has seen that they mean one thing, and over HTTP/1 only
+//! when the requests before them are answered; after a fault, hyper reads a request of its own making ([`REFUSED`]), which
+//! the service answers with the fault, so that answers stay in the order of their requests. Each wait for the client has a
+//! deadline; time in which the gateway does not read or write is not counted.
 //!
 //! Over HTTP/1, hyper reads while a request is being answered, to learn whether its client has gone. A client that has
 //! closed its sending side alone still gets the answer, so hyper does not learn of that; but the client is sent an interim
@@ -270,10 +271,46 @@ impl<S: Stream> Guarded<S> {
         }
     }
 
+    /// Whether no byte of a request or an answer is with the reader or the writer of this: they may be replaced.
+    fn is_quiet(&self) -> bool {
+        let is_between = self.framing.part() == Part::Idle && self.held.is_empty() && self.rest.is_none();
+        is_between && self.is_flushed && !self.has_ended
+    }
+
+    /// Waits until bytes may be read, without giving them to a reader. False if nothing follows.
+    pub(crate) fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let mut bytes = [MaybeUninit::uninit(); READ_BYTES];
+        let mut space = ReadBuf::uninit(&mut bytes);
+        ready!(self.poll_next(cx, &mut space))?;
+        let arrived = space.filled();
+        self.held = [arrived, &self.held].concat();
+        self.passing += arrived.len();
+        Poll::Ready(Ok(!arrived.is_empty()))
+    }
+
     /// Ready when nothing that was written is left: at the end of what it reads, hyper drops that.
     fn poll_end(&mut self) -> Poll<io::Result<()>> {
         self.ends_when_flushed = !self.is_flushed;
         if self.is_flushed { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    /// Passes on what may pass. Ready without bytes when nothing follows, or the client has taken too long.
+    fn poll_next(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.is_closed {
+            return Poll::Ready(Ok(()));
+        }
+        if self.poll_passing(cx, buf)?.is_ready() {
+            // A client that never pauses is never waited for, so its deadline is looked at here.
+            let is_http2 = self.framing.part() == Part::Http2;
+            self.is_closed = is_http2 && self.request_due().is_some_and(|due| due <= Instant::now());
+            return Poll::Ready(Ok(()));
+        }
+        if self.has_ended {
+            return Poll::Pending; // until the answer is complete
+        }
+        ready!(self.poll_overdue(cx));
+        self.is_closed = true;
+        Poll::Ready(Ok(())) // as if the client had closed it: nothing is owed to it
     }
 
     /// Passes on what may pass. Ready without bytes when nothing follows.
@@ -335,25 +372,13 @@ impl<S: Stream> Guarded<S> {
 impl<S: Stream> AsyncRead for Guarded<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.is_closed {
-            return Poll::Ready(Ok(()));
+        ready!(this.poll_next(cx, buf))?;
+        this.member.set_quiet(false);
+        if this.passing == 0 {
+            let is_partial = this.framing.part() == Part::Body;
+            this.member.set_arrived(this.framing.requests() - u64::from(is_partial));
         }
-        if this.poll_passing(cx, buf)?.is_ready() {
-            if this.passing == 0 {
-                let is_partial = this.framing.part() == Part::Body;
-                this.member.set_arrived(this.framing.requests() - u64::from(is_partial));
-            }
-            // A client that never pauses is never waited for, so its deadline is looked at here.
-            let is_http2 = this.framing.part() == Part::Http2;
-            this.is_closed = is_http2 && this.request_due().is_some_and(|due| due <= Instant::now());
-            return Poll::Ready(Ok(()));
-        }
-        if this.has_ended {
-            return Poll::Pending; // until the answer is complete
-        }
-        ready!(this.poll_overdue(cx));
-        this.is_closed = true;
-        Poll::Ready(Ok(())) // as if the client had closed it: nothing is owed to it
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -420,6 +445,7 @@ impl<S: Stream> AsyncWrite for Guarded<S> {
         let this = self.get_mut();
         let version = this.version_instead_of(bytes);
         this.is_flushed = false;
+        this.member.set_quiet(false);
         if let Some(version) = version {
             return this.poll_version(cx, version);
         }
@@ -435,6 +461,7 @@ impl<S: Stream> AsyncWrite for Guarded<S> {
         let this = self.get_mut();
         let version = parts.first().and_then(|first| this.version_instead_of(first));
         this.is_flushed = false;
+        this.member.set_quiet(false);
         if let Some(version) = version {
             return this.poll_version(cx, version);
         }
@@ -451,6 +478,7 @@ impl<S: Stream> AsyncWrite for Guarded<S> {
         let polled = Pin::new(&mut this.stream).poll_flush(cx).map_ok(|()| 0);
         ready!(this.wrote(cx, polled))?;
         this.is_flushed = true;
+        this.member.set_quiet(this.is_quiet());
         if this.ends_when_flushed {
             cx.waker().wake_by_ref(); // the reader is in the same task
         }
@@ -464,6 +492,7 @@ impl<S: Stream> AsyncWrite for Guarded<S> {
     /// bytes unread, the client's system could drop the answer.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        this.member.set_quiet(false); // there is no next request
         let polled = Pin::new(&mut this.stream).poll_shutdown(cx).map_ok(|()| 0);
         ready!(this.wrote(cx, polled))?;
         if !std::mem::replace(&mut this.is_closed, true) {

@@ -5,9 +5,9 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -15,13 +15,12 @@ use http::request::Parts;
 use http::uri::{PathAndQuery, Uri};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use hyper::body::{Body, Incoming};
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
 use socket2::SockRef;
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream, UnixListener};
-use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::budget::Arriving;
@@ -99,6 +98,7 @@ pub enum Listener {
 pub struct Server<S> {
     service: S,
     rules: Rules,
+    http1: http1::Builder,
     crowd: Arc<Crowd>,
 }
 
@@ -106,7 +106,8 @@ impl<S: Service> Server<S> {
     /// A server without sockets.
     pub fn new(service: S, rules: Rules) -> Arc<Self> {
         let crowd = Crowd::new(rules.shares, Arc::clone(&rules.proxies));
-        Arc::new(Server { service, rules, crowd })
+        let http1 = http1_builder(&rules);
+        Arc::new(Server { service, rules, http1, crowd })
     }
 
     /// What answers the requests.
@@ -121,42 +122,31 @@ impl<S: Service> Server<S> {
 
     /// Accepts connections until `stop` is ready; then closes idle ones, and waits for the others at most for `patience`.
     pub async fn serve(self: &Arc<Self>, listeners: Vec<Listener>, stop: impl Future<Output = ()>, patience: Duration) {
-        let graceful = GracefulShutdown::new();
-        let (is_open, closing) = watch::channel(());
-        let accepting = listeners.iter().map(|each| self.accept(each, &graceful, &closing));
-        let accepting = futures_util::future::join_all(accepting);
+        let accepting = futures_util::future::join_all(listeners.iter().map(|each| self.accept(each)));
         tokio::select! {
             _ = accepting => {}
             () = stop => {}
         }
-        drop((listeners, is_open));
+        drop(listeners);
         tokio::select! {
-            () = graceful.shutdown() => {}
+            () = self.crowd.stop() => {}
             () = sleep(patience) => {}
         }
     }
 
-    /// Accepts connections. Handshakes, which hyper does not know of yet, end when the sender of `closing` is dropped.
-    async fn accept(self: &Arc<Self>, listener: &Listener, graceful: &GracefulShutdown, closing: &watch::Receiver<()>) {
+    async fn accept(self: &Arc<Self>, listener: &Listener) {
         loop {
             let accepted = match listener {
                 Listener::Tcp(tcp) => tcp.accept().await.map(|(stream, address)| {
-                    self.open(async { Ok(prompt(stream)) }, Some(address), graceful);
+                    self.open(async { Ok(prompt(stream)) }, Some(address));
                 }),
                 Listener::Tls(tcp, tls) => tcp.accept().await.map(|(stream, address)| {
                     let (tls, deadline) = (Arc::clone(tls), self.rules.deadlines.head);
-                    let mut closing = closing.clone();
-                    let opening = async move {
-                        tokio::select! {
-                            opened = timeout(deadline, tls.accept(prompt(stream))) => opened?,
-                            _ = closing.changed() => Err(io::ErrorKind::ConnectionAborted.into()),
-                        }
-                    };
-                    self.open(opening, Some(address), graceful);
+                    let opening = async move { timeout(deadline, tls.accept(prompt(stream))).await? };
+                    // Boxed, since the task of the connection would have room for it until its end.
+                    self.open(Box::pin(opening), Some(address));
                 }),
-                Listener::Unix(unix) => {
-                    unix.accept().await.map(|(stream, _)| self.open(async { Ok(stream) }, None, graceful))
-                }
+                Listener::Unix(unix) => unix.accept().await.map(|(stream, _)| self.open(async { Ok(stream) }, None)),
             };
             if accepted.is_err_and(|error| !is_of_client(&error)) {
                 self.crowd.count_exhausted();
@@ -170,16 +160,21 @@ impl<S: Service> Server<S> {
         self: &Arc<Self>,
         opening: impl Future<Output = io::Result<T>> + Send + 'static,
         client: Option<SocketAddr>,
-        graceful: &GracefulShutdown,
     ) {
         let Some(place) = self.crowd.enter(client.map(|address| address.ip())) else { return };
-        let (server, watcher) = (Arc::clone(self), graceful.watcher());
+        let server = Arc::clone(self);
         tokio::spawn(async move {
             let member = place.member();
             let serving = async {
-                let Ok(stream) = opening.await else { return };
-                let connection = server.connection(stream, client, member);
-                let _ = watcher.watch(connection).await; // the client has gone, or was told what is wrong
+                let mut opening = pin!(opening);
+                let opened = poll_fn(|cx| match opening.as_mut().poll(cx) {
+                    Poll::Pending if server.crowd.is_stopping() => Poll::Ready(None), // a handshake is not waited for
+                    polled => polled.map(Result::ok),
+                });
+                let Some(stream) = opened.await else { return };
+                let rules = &server.rules;
+                let guarded = Guarded::new(stream, Arc::clone(member), rules.limits, rules.deadlines);
+                server.converse(Box::new(guarded), client, member).await;
             };
             let mut serving = pin!(serving);
             poll_fn(|cx| match member.poll_ended(cx) {
@@ -190,22 +185,70 @@ impl<S: Service> Server<S> {
         });
     }
 
-    /// A connection of hyper, which answers requests while it is polled.
-    fn connection<T: Stream>(
+    /// Answers the requests of a connection until its end.
+    ///
+    /// Over HTTP/1, hyper has it only as long as there is a request: most connections are idle, and hyper's buffers and
+    /// state would be most of what one costs then.
+    async fn converse<T: Stream>(
         self: &Arc<Self>,
-        stream: T,
+        mut guarded: Box<Guarded<T>>,
         client: Option<SocketAddr>,
         member: &Arc<Member>,
-    ) -> impl hyper_util::server::graceful::GracefulConnection + Send + 'static {
-        let rules = &self.rules;
-        let guarded = Guarded::new(stream, Arc::clone(member), rules.limits, rules.deadlines);
-        let builder = builder(rules, Streams::new(Arc::clone(member), rules.deadlines.read));
-        let (server, member) = (Arc::clone(self), Arc::clone(member));
-        let service = service_fn(move |request| {
-            let (server, member) = (Arc::clone(&server), Arc::clone(&member));
+    ) {
+        let (server, of_request) = (Arc::clone(self), Arc::clone(member));
+        let mut service = service_fn(move |request| {
+            let (server, member) = (Arc::clone(&server), Arc::clone(&of_request));
             async move { Ok::<_, Infallible>(server.respond(request, client, &member).await) }
         });
-        builder.serve_connection(TokioIo::new(guarded), service).into_owned()
+        loop {
+            let arrived = poll_fn(|cx| match self.crowd.is_stopping() {
+                true => Poll::Ready(Ok(false)),
+                false => guarded.poll_arrived(cx),
+            });
+            match arrived.await {
+                Ok(true) => {}
+                Ok(false) => {
+                    let _ = guarded.shutdown().await; // the client has gone, or was told all
+                    return;
+                }
+                Err(_) => return,
+            }
+            // What the end of a connection of hyper says, the client knows.
+            if member.is_http2() {
+                let builder = http2_builder(&self.rules, Streams::new(Arc::clone(member), self.rules.deadlines.read));
+                let mut connection = Box::pin(builder.serve_connection(TokioIo::new(guarded), service));
+                let end = http2::Connection::graceful_shutdown;
+                poll_fn(|cx| self.poll_hyper(member, connection.as_mut(), end, cx)).await;
+                return;
+            }
+            let mut connection = Box::new(self.http1.serve_connection(TokioIo::new(guarded), service));
+            let end = http1::Connection::graceful_shutdown;
+            if poll_fn(|cx| self.poll_hyper(member, Pin::new(&mut *connection), end, cx)).await.is_some() {
+                return;
+            }
+            // What hyper has read beyond the last request are empty lines at most.
+            let parts = connection.into_parts();
+            (guarded, service) = (parts.io.into_inner(), parts.service);
+        }
+    }
+
+    /// Polls a connection of hyper, and lets it end when the server is to stop. None when hyper is not needed until the
+    /// next request.
+    fn poll_hyper<C: Future>(
+        &self,
+        member: &Member,
+        mut connection: Pin<&mut C>,
+        end: fn(Pin<&mut C>),
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<C::Output>> {
+        match connection.as_mut().poll(cx) {
+            Poll::Pending if member.is_between() => Poll::Ready(None),
+            Poll::Pending if self.crowd.is_stopping() => {
+                end(connection.as_mut());
+                connection.poll(cx).map(Some)
+            }
+            polled => polled.map(Some),
+        }
     }
 
     async fn respond(
@@ -344,17 +387,17 @@ fn prompt(stream: TcpStream) -> TcpStream {
     stream
 }
 
-fn builder(rules: &Rules, streams: Streams) -> auto::Builder<Streams> {
-    let mut builder = auto::Builder::new(streams);
+fn http1_builder(rules: &Rules) -> http1::Builder {
+    let mut builder = http1::Builder::new();
     // Half-closed clients are answered, as the guard tells hyper of a client that has gone only. Heads have been checked
     // and limited: hyper's own limits only have to be wider.
+    builder.half_close(false).max_headers(rules.limits.fields).max_buf_size(2 * rules.limits.head_bytes.max(32 << 10));
     builder
-        .http1()
-        .half_close(false)
-        .max_headers(rules.limits.fields)
-        .max_buf_size(2 * rules.limits.head_bytes.max(32 << 10));
+}
+
+fn http2_builder(rules: &Rules, streams: Streams) -> http2::Builder<Streams> {
+    let mut builder = http2::Builder::new(streams);
     builder
-        .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
         .max_pending_accept_reset_streams(MAX_PENDING_RESETS)

@@ -1,7 +1,9 @@
-//! What requests and answers cost in memory, as the system counts it: one test after the other, in a process of their own.
+//! What connections, requests and answers cost in memory, as the system counts it: one test after the other, in a process
+//! of their own.
 #![cfg(target_os = "linux")]
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use coregw_front::server::{Answer, Listener, Server, Service};
 use http::{Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
 #[path = "support/rules.rs"]
@@ -23,6 +26,11 @@ const SOON: Duration = Duration::from_secs(60);
 const CLIENTS: usize = 48;
 const BODY_BYTES: usize = 1 << 20;
 const CHUNK_BYTES: usize = 1 << 10;
+
+const IDLE_CLIENTS: usize = 300;
+
+/// Tests would count each other's memory.
+static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// Reads bodies whole, or hands them on.
 struct Reader {
@@ -64,8 +72,45 @@ fn parts(path: &str, is_chunked: bool) -> (Vec<Vec<u8>>, Vec<u8>) {
     (parts, if is_chunked { [&end[..], b"0\r\n\r\n"].concat() } else { end })
 }
 
+/// A server for bodies, whose application listens at a path.
+async fn start(budget: &Arc<Budget>, path: PathBuf) -> SocketAddr {
+    let service = Reader { budget: Arc::clone(budget), upstream: Upstream::new(path, SOON) };
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let server = Server::new(service, rules(SOON));
+    tokio::spawn(async move { server.serve(vec![Listener::Tcp(listener)], std::future::pending(), SOON).await });
+    address
+}
+
+#[tokio::test]
+async fn an_idle_connection_keeps_no_buffers() {
+    let _alone = ALONE.lock().await;
+    let budget = Budget::new(Capacity { total: 1 << 20, per_address: 1 << 20, largest: 1 << 10 }, Arc::default());
+    let address = start(&budget, PathBuf::from("/nonexistent")).await;
+    let mut clients = Vec::new();
+    let mut space = [0; 1000];
+    let mut before = 0;
+    for number in 0..2 * IDLE_CLIENTS {
+        if number == IDLE_CLIENTS {
+            before = resident(); // what all connections use in turn is there
+        }
+        let mut client = TcpStream::connect(address).await.expect("a connection");
+        let request = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello";
+        client.write_all(request).await.expect("room");
+        let mut received = 0;
+        while !space[..received].ends_with(b"hello") {
+            received += client.read(&mut space[received..]).await.expect("an answer");
+        }
+        clients.push(client);
+    }
+    let each = resident().saturating_sub(before) / IDLE_CLIENTS;
+    println!("idle: {each} bytes a connection, with the client's");
+    assert!(each < 8 << 10, "{each} bytes a connection");
+}
+
 #[tokio::test]
 async fn a_body_costs_little_more_than_its_bytes() {
+    let _alone = ALONE.lock().await;
     let folder = std::env::temp_dir().join(format!("coregw-front-{}-memory", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let path = folder.join("socket");
@@ -88,11 +133,7 @@ async fn a_body_costs_little_more_than_its_bytes() {
     });
     let total = CLIENTS * BODY_BYTES;
     let budget = Budget::new(Capacity { total: 2 * total, per_address: total, largest: BODY_BYTES }, Arc::default());
-    let service = Reader { budget: Arc::clone(&budget), upstream: Upstream::new(path, SOON) };
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    let server = Server::new(service, rules(SOON));
-    tokio::spawn(async move { server.serve(vec![Listener::Tcp(listener)], std::future::pending(), SOON).await });
+    let address = start(&budget, path).await;
 
     for is_chunked in [false, true] {
         let (parts, end) = parts("/", is_chunked);
