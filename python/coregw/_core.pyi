@@ -1507,13 +1507,47 @@ class PageLinks(NamedTuple):
     payloads: list[bytes]
     """The multihashes of the payloads that its leaves name, without identity CIDs."""
 
-def page_links(pages: Sequence[tuple[Buffer, Buffer]]) -> list[PageLinks | None]:
+@final
+class KeyFilter:
+    """A set of keys in a bounded number of bytes, which may claim to hold others, and never denies one that was added.
+
+    With 16 bits of memory for each key, one in 1,000 claims is false; with 8 bits, one in 40. The hash is keyed at
+    random, so nobody can choose keys that the filter confuses. Threads may share one.
+
+    Args:
+        size: Its size in bytes.
+
+    >>> keys = KeyFilter(1024)
+    >>> keys.add([b"key"])
+    >>> keys.may_hold([b"key", b"another"])
+    [True, False]
+    """
+
+    def __new__(cls, size: int) -> KeyFilter: ...
+    def add(self, keys: Sequence[Buffer]) -> None:
+        """Add keys. O(1) each."""
+    def add_payloads_of(self, pages: Sequence[tuple[Buffer, Buffer]]) -> list[bool]:
+        """Add the multihashes of the payloads that pages lead to.
+
+        O(bytes) hashing, up to four times of a damaged page; the GIL is released for more than a few pages.
+
+        Args:
+            pages: Pairs of a digest (32 bytes) and the page that is stored under it.
+
+        Returns:
+            For each pair whether the page has the digest. If not, nothing of it was added.
+        """
+    def may_hold(self, keys: Sequence[Buffer]) -> list[bool]:
+        """Return whether each key may have been added. O(1) each."""
+
+def page_links(pages: Sequence[tuple[Buffer, Buffer]], *, payloads: bool = True) -> list[PageLinks | None]:
     """Check stored pages against their digests, and list what each leads to.
 
     O(bytes) hashing, up to four times of a damaged page; the GIL is released for more than a few pages.
 
     Args:
         pages: Pairs of a digest (32 bytes) and the page that is stored under it.
+        payloads: Whether to list payloads, which are most of what pages lead to.
 
     Returns:
         For each pair a `PageLinks`, or None if the page is malformed or does not have the digest.

@@ -14,12 +14,10 @@ system's time only begins it, in a new store: nothing is old because a machine's
 from __future__ import annotations
 
 import time
-from array import array
 from collections.abc import Callable, Iterable, Sequence
-from random import Random
-from struct import iter_unpack
 from typing import Final
 
+from coregw._core import KeyFilter
 from coregw.errors import RootNotFound, Unavailable
 
 __all__ = ["SLICE_SECONDS", "Ages", "Clock", "Expiries", "RecentKeys"]
@@ -27,17 +25,7 @@ __all__ = ["SLICE_SECONDS", "Ages", "Clock", "Expiries", "RecentKeys"]
 _SLICES: Final = 12
 
 _FILTER_BYTES: Final = 512 << 10
-"""About 400,000 keys of a slice with 2 % of false claims; with more keys, more garbage stays."""
-
-_WORD_BITS: Final = 64
-
-_WORDS: Final = 8 * _FILTER_BYTES // _WORD_BITS
-
-_PATTERNS: Final = [
-    1 << a % _WORD_BITS | 1 << b % _WORD_BITS | 1 << c % _WORD_BITS | 1 << d % _WORD_BITS
-    for a, b, c, d in iter_unpack("4B", Random(0).randbytes(4 << 10))  # noqa: S311 - need not be secret
-]
-"""What a key may set in its word: at most four bits, in one step instead of four for each page that is put."""
+"""About 400,000 keys of a slice with 1 % of false claims; with more keys, more garbage stays."""
 
 
 class _Slice:
@@ -46,18 +34,7 @@ class _Slice:
     def __init__(self, start: int) -> None:
         self.start = start
         self.last = start
-        self._words = array("Q", bytes(_FILTER_BYTES))
-
-    def add(self, keys: Iterable[bytes]) -> None:
-        words = self._words
-        # Python's hash of bytes is keyed at random, so nobody can choose pages that the filter confuses.
-        for value in map(hash, keys):
-            words[value % _WORDS] |= _PATTERNS[value // _WORDS % len(_PATTERNS)]
-
-    def may_hold(self, key: bytes) -> bool:
-        value = hash(key)
-        pattern = _PATTERNS[value // _WORDS % len(_PATTERNS)]
-        return bool(self._words[value % _WORDS] & pattern == pattern)
+        self.keys = KeyFilter(_FILTER_BYTES)
 
 
 class RecentKeys:
@@ -74,13 +51,13 @@ class RecentKeys:
         self._is_pinned = False
         self._begins_slice = True
 
-    def add(self, keys: Iterable[bytes], now: int) -> None:
+    def add(self, keys: Sequence[bytes], now: int) -> None:
         """Note that keys are put at the time `now`."""
         if self._begins_slice or (not self._is_pinned and now - self._slices[-1].start >= self._slice_ms):
             self._begin(now)
         current = self._slices[-1]
         current.last = now
-        current.add(keys)
+        current.keys.add(keys)
 
     def pin(self) -> None:
         """Begin a slice, and forget nothing until `unpin`: the collection that begins now lasts as long as it lasts."""
@@ -93,7 +70,7 @@ class RecentKeys:
 
     def may_hold(self, key: bytes, since: int) -> bool:
         """Whether the key may have been put after `since`; false only if it was not, or not after `covered`."""
-        return any(each.last > since and each.may_hold(key) for each in self._slices)
+        return any(each.last > since and each.keys.may_hold([key])[0] for each in self._slices)
 
     def covered(self, since: int) -> int:
         """The time after which `may_hold` with `since` knows every key."""

@@ -255,7 +255,7 @@ class MemoryStore:
         for table, pairs in rows.items():
             self._tables[table].update(pairs)
             if table is Table.PAGES:
-                self._ages.recent.add(pairs, now)
+                self._ages.recent.add(list(pairs), now)
             elif table is Table.ROOTS:
                 self._contents.dates[Stored.ROOTS].update(dict.fromkeys(pairs, now))
 

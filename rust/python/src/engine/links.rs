@@ -1,9 +1,13 @@
 //! Links of stored pages: for checks and collections of a whole store, which do not follow one tree.
 
+use std::sync::{Mutex, PoisonError};
+
 use core::internals::arena::{NodeId, State};
 use core::{Digest, Page, RootCid};
 use coregw_core as core;
+use coregw_ops as ops;
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::convert::BytesLike;
@@ -14,7 +18,8 @@ use crate::tuples;
 struct Links {
     root: RootCid,
     pages: Vec<Digest>,
-    targets: Vec<core::Cid>,
+    roots: Vec<RootCid>,
+    payloads: Vec<core::Cid>,
 }
 
 /// Check stored pages against their digests, and list what each leads to.
@@ -23,6 +28,7 @@ struct Links {
 ///
 /// Args:
 ///     pages: Pairs of a digest (32 bytes) and the page that is stored under it.
+///     payloads: Whether to list payloads, which are most of what pages lead to.
 ///
 /// Returns:
 ///     For each pair a `PageLinks`, or None if the page is malformed or does not have the digest.
@@ -30,9 +36,14 @@ struct Links {
 /// >>> page_links([(bytes(32), b"no page")])
 /// [None]
 #[pyfunction]
-pub fn page_links<'py>(py: Python<'py>, pages: Vec<(BytesLike, BytesLike)>) -> PyResult<Bound<'py, PyList>> {
+#[pyo3(signature = (pages, *, payloads = true))]
+pub fn page_links<'py>(
+    py: Python<'py>,
+    pages: Vec<(BytesLike, BytesLike)>,
+    payloads: bool,
+) -> PyResult<Bound<'py, PyList>> {
     let found = detach::run(py, Work::Pages { count: pages.len() }, || {
-        Ok(pages.iter().map(|(digest, page)| links(digest, page)).collect::<Vec<_>>())
+        Ok(pages.iter().map(|(digest, page)| links(digest, page, payloads)).collect::<Vec<_>>())
     })?;
     let links = found.into_iter().map(|links| links.map(|links| named(py, &links)).transpose());
     PyList::new(py, links.collect::<PyResult<Vec<_>>>()?)
@@ -67,19 +78,80 @@ pub fn page_guides<'py>(py: Python<'py>, pages: Vec<(BytesLike, BytesLike)>) -> 
         .collect())
 }
 
-fn links(digest: &[u8], page: &[u8]) -> Option<Links> {
+/// A set of keys in a bounded number of bytes, which may claim to hold others, and never denies one that was added.
+///
+/// With 16 bits of memory for each key, one in 1,000 claims is false; with 8 bits, one in 40. The hash is keyed at
+/// random, so nobody can choose keys that the filter confuses. Threads may share one.
+///
+/// Args:
+///     size: Its size in bytes.
+///
+/// >>> keys = KeyFilter(1024)
+/// >>> keys.add([b"key"])
+/// >>> keys.may_hold([b"key", b"another"])
+/// [True, False]
+#[pyclass(frozen, module = "coregw")]
+pub struct KeyFilter(Mutex<ops::KeyFilter>);
+
+#[pymethods]
+impl KeyFilter {
+    #[new]
+    #[pyo3(signature = (size))]
+    fn new(size: usize) -> Self {
+        Self(Mutex::new(ops::KeyFilter::new(size)))
+    }
+
+    /// Add keys. O(1) each.
+    fn add(&self, py: Python<'_>, keys: Vec<BytesLike>) {
+        let mut filter = self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        keys.iter().for_each(|key| filter.add(key));
+    }
+
+    /// Add the multihashes of the payloads that pages lead to.
+    ///
+    /// O(bytes) hashing, up to four times of a damaged page; the GIL is released for more than a few pages.
+    ///
+    /// Args:
+    ///     pages: Pairs of a digest (32 bytes) and the page that is stored under it.
+    ///
+    /// Returns:
+    ///     For each pair whether the page has the digest. If not, nothing of it was added.
+    fn add_payloads_of(&self, py: Python<'_>, pages: Vec<(BytesLike, BytesLike)>) -> PyResult<Vec<bool>> {
+        detach::run(py, Work::Pages { count: pages.len() }, || {
+            let add = |found: Links| {
+                let mut filter = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                found.payloads.iter().for_each(|payload| filter.add(payload.multihash()));
+            };
+            Ok(pages.iter().map(|(digest, page)| links(digest, page, true).map(add).is_some()).collect())
+        })
+    }
+
+    /// Return whether each key may have been added. O(1) each.
+    fn may_hold(&self, py: Python<'_>, keys: Vec<BytesLike>) -> Vec<bool> {
+        let filter = self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        keys.iter().map(|key| filter.may_hold(key)).collect()
+    }
+}
+
+fn links(digest: &[u8], page: &[u8], with_payloads: bool) -> Option<Links> {
     let digest = Digest(digest.try_into().ok()?);
     let (root, page) = Page::of_any_tree(page, &digest)?;
+    let mut links = Links { root, pages: page.stubs().collect(), roots: Vec::new(), payloads: Vec::new() };
     let leaves = (0..page.arena.nodes.len() as u32).map(NodeId);
-    let leaves = leaves.filter(|&id| matches!(page.arena.node(id).state, State::Leaf { .. }));
-    let targets = leaves.map(|id| core::Cid::trusted(page.arena.target(id))).collect();
-    Some(Links { root, pages: page.stubs().collect(), targets })
+    for id in leaves.filter(|&id| matches!(page.arena.node(id).state, State::Leaf { .. })) {
+        let target = core::Cid::trusted(page.arena.target(id));
+        match target.root() {
+            Some(root) => links.roots.push(root),
+            None if with_payloads && target.identity().is_none() => links.payloads.push(target),
+            None => {}
+        }
+    }
+    Some(links)
 }
 
 fn named<'py>(py: Python<'py>, links: &Links) -> PyResult<Bound<'py, PyAny>> {
     let pages: Vec<_> = links.pages.iter().map(|digest| PyBytes::new(py, &digest.0)).collect();
-    let roots: Vec<_> = links.targets.iter().filter_map(core::Cid::root).map(|root| root_bytes(py, &root)).collect();
-    let payloads = links.targets.iter().filter(|target| target.root().is_none() && target.identity().is_none());
-    let payloads: Vec<_> = payloads.map(|target| PyBytes::new(py, target.multihash())).collect();
+    let roots: Vec<_> = links.roots.iter().map(|root| root_bytes(py, root)).collect();
+    let payloads: Vec<_> = links.payloads.iter().map(|target| PyBytes::new(py, target.multihash())).collect();
     tuples::PAGE_LINKS.instance(py, (root_bytes(py, &links.root), pages, roots, payloads))
 }
