@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import coregw
 from coregw.errors import InvalidInput, PayloadNotFound, RecordNotFound, RootNotFound, StoreDamaged, Unavailable
 from coregw.messages.management import GarbageCollected, GarbageRoot, Progress
 from coregw.store import Stored, Table
+from coregw.upkeep import gc
 from coregw.upkeep.gc import MARKS_FOLDER, collect_garbage
 from coregw.upkeep.pins import Pins
 from upkeep_site import Site, Time, site_on
@@ -231,7 +233,7 @@ async def test_the_disk_space_of_garbage_is_freed(site: Site, tmp_path: Path) ->
     result = await collect_garbage(site.store, grace_seconds=60, revisions=0, dry_run=False, report=steps.append)
     assert (result.roots, result.roots_removed) == (501, 500)
     assert result.disk_bytes < result.disk_bytes_before / 2
-    assert {step.step for step in steps} >= {"reading pages of kept roots", "removing pages", "compacting"}
+    assert {step.step for step in steps} >= {"reading pages", "following kept roots", "removing pages", "compacting"}
     assert not (tmp_path / "store" / MARKS_FOLDER).exists()
     await site.export(root)
 
@@ -249,6 +251,60 @@ async def test_nothing_is_removed_while_a_page_of_a_kept_root_is_missing(site: S
     with pytest.raises(StoreDamaged, match=f"page {lost.hex()} of a kept root is missing"):
         await site.collect(grace=60)
     assert await site.resolve(garbage, "folder", "00007") == B
+
+
+async def test_nothing_is_removed_while_a_page_of_a_kept_root_is_damaged_and_damaged_garbage_is(site: Site) -> None:
+    kept = await site.create(many(3000))
+    await site.publish(kept)
+    top = coregw.Cid(kept).digest
+    (page,) = await site.store.get(Table.PAGES, [top])
+    assert page is not None
+    garbage = await site.create(many(1, B))
+    await site.store.put({Table.PAGES: [(coregw.Cid(garbage).digest, b"damaged"), (top, page[:-1])]})
+    site.time.seconds += 100_000
+    with pytest.raises(StoreDamaged, match=f"page {top.hex()} of a kept root is damaged"):
+        await site.collect(grace=60)
+    assert await is_held(site, garbage)
+    await site.store.put({Table.PAGES: [(top, page)]})
+    result = await site.collect(grace=60)
+    assert (result.roots_removed, result.pages_removed) == (1, 1)
+    await site.export(kept)
+
+
+async def test_no_payload_is_removed_if_a_page_that_names_it_may_be_lost(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payload = await site.put(b"bound")
+    kept = await site.create({"file": payload})
+    await site.publish(kept)
+    site.time.seconds += 100
+    get = site.store.get
+
+    async def get_without_pages(table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
+        return [None for _ in keys] if table is Table.PAGES else await get(table, keys)
+
+    monkeypatch.setattr(site.store, "get", get_without_pages)
+    with pytest.raises(StoreDamaged, match="no payload was removed"):
+        await site.collect(grace=60)
+    monkeypatch.undo()
+    assert await site.is_stored(payload)
+
+
+async def test_a_filter_that_is_too_small_keeps_garbage_and_loses_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gc, "_MIN_FILTER_BYTES", 32)
+    bound = [await site.put(b"bound %d" % number) for number in range(300)]
+    for number in range(30):
+        await site.put(b"unbound %d" % number)
+    await site.publish(await site.create({str(number): cid for number, cid in enumerate(bound)}))
+    site.time.seconds += 100
+    result = await collect_garbage(
+        site.store, grace_seconds=60, revisions=0, dry_run=False, report=lambda _: None, filter_bytes=0
+    )
+    assert (result.payloads, result.payloads_removed) == (330, 0)
+    assert (await site.collect(grace=60)).payloads_removed > 20
+    assert all([await site.is_stored(cid) for cid in bound])
 
 
 async def test_a_second_collection_at_the_same_time_is_refused(site: Site) -> None:

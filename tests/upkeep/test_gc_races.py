@@ -127,6 +127,34 @@ async def test_a_change_of_an_old_root_before_it_expires_keeps_all_that_it_share
     await site.export(made[0])
 
 
+async def test_a_change_that_is_stored_after_the_pages_were_read_keeps_all_that_it_shares(
+    site: Site, steps: Steps
+) -> None:
+    payload = await site.put(b"payload")
+    inner = await site.create({"file": payload} | many(300, B))
+    base = await site.create({"inner": inner} | many(1000))
+    later = await site.put(b"later")
+    site.time.seconds += 100
+    made: list[str] = []
+
+    async def change() -> None:
+        await site.has(later)
+        nested = await site.create({"later": later, "inner": inner})
+        made.append(await site.change(base, "folder/00500", nested, A))
+
+    steps.before("list_items", change, kind=Stored.ROOTS)
+    result = await site.collect(grace=60)
+    assert result.roots_removed == 0
+    for _ in range(2):
+        assert await site.resolve(made[0], "inner", "file") == payload
+        assert await site.resolve(made[0], "folder", "00500", "later") == later
+        assert await site.is_stored(payload)
+        assert await site.is_stored(later)
+        await site.export(made[0])
+        site.time.seconds += 50
+        await site.collect(grace=60)
+
+
 async def test_a_change_whose_base_expires_meanwhile_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     base = await site.create(many(1000))
     site.time.seconds += 100

@@ -96,6 +96,7 @@ def _collect(data: Path, asked: dict[str, Any], show: Any) -> dict[str, Any]:  #
 
     from coregw._core import Cid
     from coregw.cli.control import opened_store
+    from coregw.gateway.limits.machine import gc_filter_bytes
     from coregw.gateway.settings import Settings
     from coregw.upkeep.gc import collect_garbage
 
@@ -112,6 +113,7 @@ def _collect(data: Path, asked: dict[str, Any], show: Any) -> dict[str, Any]:  #
                 report=lambda progress: show(msgspec.to_builtins(progress)),
                 keep=[bytes(Cid(root)) for root in asked["keep"]],
                 ask_seconds=asked["ask_seconds"],
+                filter_bytes=gc_filter_bytes(settings),
             )
 
     result: dict[str, Any] = msgspec.to_builtins(asyncio.run(run()))

@@ -21,6 +21,7 @@ from coregw.gateway.collectors import WorkerReports
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import DESCRIPTION, Description
 from coregw.gateway.jobs import Job, Jobs, RunningJob
+from coregw.gateway.limits.machine import gc_filter_bytes
 from coregw.gateway.metrics import Source
 from coregw.gateway.replies import Reply, json_reply
 from coregw.gateway.requests import query_parameters
@@ -328,6 +329,7 @@ def _collecting(management: Management, asked: CollectRequest) -> Job:
             folder=settings.data if settings.data.is_dir() else None,
             keep=keep,
             ask_seconds=asked.ask_seconds,
+            filter_bytes=gc_filter_bytes(settings),
         )
 
     return run

@@ -23,7 +23,7 @@ from coregw.errors import CoregwError, InvalidInput, NotFound, StoreDamaged, Una
 from coregw.messages.management import ProgressCallback
 from coregw.store.collection import CollectableStore, Identity, RecordedCollection, collect_in_turn
 from coregw.store.rocksdb import RocksStore, open_store
-from coregw.upkeep.marks import MarkSet
+from coregw.upkeep.marks import TemporaryTable
 from coregw.upkeep.repository import (
     FORMAT_VERSION,
     Generation,
@@ -176,9 +176,9 @@ async def _copied_rows(
         if not isinstance(listing, RecordedCollection):
             raise Unavailable("this gateway's store cannot be backed up")
         removal = await stack.enter_async_context(target.collect(0.0))
-        marks = await asyncio.to_thread(MarkSet, folder)
-        stack.push_async_callback(asyncio.to_thread, marks.close)
-        return await update_working_store(store, listing, target, removal, marks, report, is_exact=is_exact)
+        table = await asyncio.to_thread(TemporaryTable, folder)
+        stack.push_async_callback(asyncio.to_thread, table.close)
+        return await update_working_store(store, listing, target, removal, table, report, is_exact=is_exact)
 
 
 def _repository(destination: Path, data: Path | None) -> Repository:

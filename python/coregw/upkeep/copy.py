@@ -37,7 +37,7 @@ from coregw.messages.management import Progress, ProgressCallback
 from coregw.store import CHUNK_BYTES, MAX_PAYLOADS_BYTES, MAX_PUT_BYTES, Store, Stored, Table
 from coregw.store.collection import CollectableStore, Collection, Identity, Item
 from coregw.upkeep.inventory import check_of
-from coregw.upkeep.marks import Marks, MarkSet, all_items, all_records
+from coregw.upkeep.marks import TemporaryTable, all_items, all_records, copied_mark
 
 __all__ = ["Copied", "Held", "Transfer", "copy_store"]
 
@@ -63,18 +63,23 @@ class Transfer:
     Args:
         source: Where from. No garbage of it is collected meanwhile.
         destination: Where to.
-        marks: The digests of the pages that were visited.
+        table: Marks the pages that were visited.
         report: Called often, with how far it is.
         held: What pages save that the destination holds.
     """
 
     def __init__(
-        self, source: Store, destination: Store, marks: Marks, report: ProgressCallback, held: Held = Held.NOTHING
+        self,
+        source: Store,
+        destination: Store,
+        table: TemporaryTable,
+        report: ProgressCallback,
+        held: Held = Held.NOTHING,
     ) -> None:
         self._source = source
         self._destination = destination
         self._guided = GuidedPages(destination, PageReads(destination))
-        self._marks = marks
+        self._table = table
         self._report = report
         self.held = held
         self._since: int | None = None
@@ -214,7 +219,8 @@ class Transfer:
             new = [digest for digest in dict.fromkeys(digests) if digest not in self._seen]
             self._seen.update(new)
             return new
-        return await asyncio.to_thread(self._marks.add, digests)
+        marks = await asyncio.to_thread(self._table.add, [copied_mark(digest) for digest in digests])
+        return [mark[1:] for mark in marks]
 
 
 def _matches(multihash: bytes, data: bytes) -> bool:
@@ -282,14 +288,14 @@ async def copy_store(
         StorageFull: The destination has no room.
     """
     with TemporaryDirectory(prefix="coregw-copy-") as folder:
-        marks = await asyncio.to_thread(MarkSet, Path(folder) / "marks")
+        table = await asyncio.to_thread(TemporaryTable, Path(folder) / "marks")
         try:
             await _identify(source, destination)
             async with source.collect(_SPARED_SECONDS) as listing:
-                transfer = Transfer(source, destination, marks, report)
+                transfer = Transfer(source, destination, table, report)
                 return await _Copy(source, destination, listing, transfer).run(replace_records)
         finally:
-            await asyncio.to_thread(marks.close)
+            await asyncio.to_thread(table.close)
 
 
 async def _identify(source: CollectableStore, destination: Store) -> None:

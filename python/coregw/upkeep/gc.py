@@ -11,27 +11,29 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from itertools import compress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
-from coregw._core import Cid
+from coregw._core import Cid, KeyFilter
 from coregw.concurrency import finish, in_thread
 from coregw.engine.records import REVISIONS, checkpoint_key, decode_record, signed_checkpoint
-from coregw.errors import Unavailable
+from coregw.errors import StoreDamaged, Unavailable
 from coregw.messages.management import GarbageCollected, GarbageRoot, Progress, ProgressCallback
 from coregw.store import Stored, Table
 from coregw.store.collection import CollectableStore, Collection, Item, collect_in_turn
 from coregw.store.rocksdb import RocksStore
-from coregw.upkeep.marks import Marks, MarkSet, MemoryMarks, Tracer, all_items, page_mark, payload_mark, root_mark
+from coregw.upkeep.marks import TemporaryTable, Tracer, all_items
 from coregw.upkeep.pins import Pins
 
 __all__ = ["MARKS_FOLDER", "MAX_LISTED", "collect_garbage"]
 
 
 MARKS_FOLDER: Final = "gc"
-"""The folder in the store's directory where the marks are while garbage is collected."""
+"""The folder in the store's directory where links and marks are while garbage is collected."""
 
 MAX_LISTED: Final = 1000
 """How many roots a dry run lists."""
@@ -42,6 +44,10 @@ _LISTED_AT_ONCE: Final = 500
 _COMPACTED_FROM: Final = 0.05
 """The share of a kind's bytes that must be removed for a compaction: less is left to RocksDB's own."""
 _MAX_ROUNDS: Final = 100
+_MIN_FILTER_BYTES: Final = 64 << 10
+_FILTER_BYTES: Final = 64 << 20
+_PAGE_BYTES_PER_FILTER_BYTE: Final = 16
+"""A page has at least 40 bytes for each payload that it names, mostly 70: so each has 20 to 35 bits."""
 
 
 async def collect_garbage(
@@ -54,11 +60,12 @@ async def collect_garbage(
     folder: Path | None = None,
     keep: Sequence[bytes] = (),
     ask_seconds: float = 0.0,
+    filter_bytes: int = _FILTER_BYTES,
 ) -> GarbageCollected:
     """Collect the garbage of a store while it is in use. It may be cancelled, or its process killed, at any time.
 
-    Reads every page that is kept, and lists every row once. Takes some 40 MiB of memory, whatever the size of the
-    store, and about 40 bytes of disk space for each page and payload that is kept.
+    Reads all pages once, those that are kept once more if there are payloads, and lists roots and payloads once. Takes
+    some 40 MiB of memory and the filter of payloads, and about 150 bytes of disk space for each page.
 
     Args:
         store: The store, in the process that owns it.
@@ -66,10 +73,12 @@ async def collect_garbage(
         revisions: How many revisions of each published name keep their roots; 0 keeps all.
         dry_run: Whether to count only, and list roots.
         report: Called often, with how far it is.
-        folder: A directory for what is marked, if the store has none of its own; without either it is kept in memory.
+        folder: A directory for links and marks, if the store has none of its own; by default a temporary one.
         keep: Binary root CIDs that are kept as if they were pinned; they need not be held.
         ask_seconds: If roots would be removed that were stored or confirmed later than this many seconds ago, this is a
             dry run. 0 asks for none.
+        filter_bytes: The largest size of the filter of payloads that kept pages name, which is otherwise a sixteenth of
+            the bytes of pages. If it is much less, garbage stays: with 8 bits for each payload, one in 40.
 
     Raises:
         StoreDamaged: A page of a kept root is missing or damaged; nothing was removed.
@@ -77,26 +86,30 @@ async def collect_garbage(
     """
     async with (
         collect_in_turn(store, grace_seconds, _WAIT_SECONDS) as collection,
-        _marks_of(store, folder) as marks,
+        _table_of(store, folder) as table,
     ):
-        run = _Run(store, collection, marks, report, revisions=revisions, dry_run=dry_run)
+        run = _Run(store, collection, table, report, revisions=revisions, dry_run=dry_run, filter_bytes=filter_bytes)
         return await run.run(keep, ask_seconds)
 
 
 @asynccontextmanager
-async def _marks_of(store: CollectableStore, folder: Path | None) -> AsyncIterator[Marks]:
-    if isinstance(store, RocksStore):
-        folder = store.path
-    if folder is None:
-        yield MemoryMarks()
-        return
-    # Cancelled or not, each call ends first, since the next collection needs the file.
-    making = asyncio.ensure_future(asyncio.to_thread(MarkSet, folder / MARKS_FOLDER))
-    try:
-        marks = await finish(making)
-        yield marks
-    finally:
-        await in_thread(making.result().close)
+async def _table_of(store: CollectableStore, folder: Path | None) -> AsyncIterator[TemporaryTable]:
+    with ExitStack() as stack:
+        if isinstance(store, RocksStore):
+            folder = store.path
+        elif folder is None:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="coregw-gc-")))
+        # Cancelled or not, each call ends first, since the next collection needs the files.
+        making = asyncio.ensure_future(asyncio.to_thread(TemporaryTable, folder / MARKS_FOLDER))
+        try:
+            table = await finish(making)
+            yield table
+        finally:
+            await in_thread(making.result().close)
+
+
+_Judged = tuple[Sequence[Item], Sequence[bool]]
+"""Items, and whether each is garbage."""
 
 
 class _Run:
@@ -106,34 +119,34 @@ class _Run:
         self,
         store: CollectableStore,
         collection: Collection,
-        marks: Marks,
+        table: TemporaryTable,
         report: ProgressCallback,
         *,
         revisions: int,
         dry_run: bool,
+        filter_bytes: int,
     ) -> None:
         self._store = store
         self._collection = collection
-        self._marks = marks
         self._report = report
         self._revisions = revisions
         self._dry_run = dry_run
+        self._filter_bytes = filter_bytes
         keep = self._are_held if dry_run else collection.keep
-        self._tracer = Tracer(
-            store, marks, keep, lambda pages: self._tell("reading pages of kept roots", pages, "pages")
-        )
+        self._tracer = Tracer(store, table, keep, lambda step, pages: self._tell(step, pages, "pages"))
 
     async def run(self, keep: Sequence[bytes], ask_seconds: float) -> GarbageCollected:
         began = time.monotonic()
         before = (await self._store.usage()).files
+        await self._tracer.read_links()
         await self._mark_kept(keep)
         listed, young = await self._list_roots(ask_seconds) if self._dry_run or ask_seconds else ([], 0)
         self._dry_run = self._dry_run or young > 0
         if not self._dry_run:
             await self._expire()
-        roots = await self._sweep(Stored.ROOTS, self._is_garbage_root)
-        pages = await self._sweep(Stored.PAGES, self._is_garbage_page)
-        payloads = await self._sweep(Stored.PAYLOADS, self._is_garbage_payload)
+        roots = await self._sweep(Stored.ROOTS, self._roots())
+        pages = await self._sweep(Stored.PAGES, self._pages())
+        payloads = await self._sweep(Stored.PAYLOADS, self._payloads())
         if not self._dry_run:
             await self._compact({Stored.PAGES: pages, Stored.PAYLOADS: payloads, Stored.ROOTS: roots})
         return GarbageCollected(
@@ -208,9 +221,8 @@ class _Run:
         listed: list[GarbageRoot] = []
         young = 0
         now = self._collection.began
-        async for items in all_items(self._collection, Stored.ROOTS):
-            chosen = await asyncio.to_thread(self._is_garbage_root, items)
-            garbage = [item for item, is_it in zip(items, chosen, strict=True) if is_it]
+        async for items, chosen in self._roots():
+            garbage = list(compress(items, chosen))
             young += sum(now - item.dated < ask_seconds * 1000 for item in garbage)
             listed += [
                 GarbageRoot(root=Cid(item.key).text, age_seconds=(now - item.dated) // 1000)
@@ -223,31 +235,62 @@ class _Run:
 
     # --- sweeping -----------------------------------------------------------------------------------------------------
 
-    async def _sweep(self, kind: Stored, choose: Callable[[Sequence[Item]], list[bool]]) -> _Swept:
+    async def _sweep(self, kind: Stored, judged: AsyncIterator[_Judged]) -> _Swept:
         """Remove what is garbage; in a dry run, count it."""
         swept = _Swept()
-        async for items in all_items(self._collection, kind):
-            garbage = [item for item, is_it in zip(items, await asyncio.to_thread(choose, items), strict=True) if is_it]
+        async for items, chosen in judged:
+            garbage = list(compress(items, chosen))
             if garbage and not self._dry_run:
                 removed = await self._collection.remove(kind, [item.key for item in garbage])
-                garbage = [item for item, was_removed in zip(garbage, removed, strict=True) if was_removed]
+                garbage = list(compress(garbage, removed))
             swept.count(items, garbage)
             self._tell(f"{'checking' if self._dry_run else 'removing'} {kind}", swept.items, str(kind))
         return swept
 
-    def _is_garbage_root(self, items: Sequence[Item]) -> list[bool]:
-        # Roots that are kept have been dated again, except in a dry run.
-        old = [item.dated < self._collection.before for item in items]
-        marked = self._marks.holds([root_mark(item.key) for item in items])
-        return [is_old and not (self._dry_run and is_marked) for is_old, is_marked in zip(old, marked, strict=True)]
+    async def _roots(self) -> AsyncIterator[_Judged]:
+        async for items in all_items(self._collection, Stored.ROOTS):
+            # Roots that are kept have been dated again, except in a dry run.
+            garbage = [item.dated < self._collection.before for item in items]
+            if self._dry_run:
+                marked = await asyncio.to_thread(self._tracer.are_marked, [item.key for item in items])
+                garbage = [is_old and not is_marked for is_old, is_marked in zip(garbage, marked, strict=True)]
+            yield items, garbage
 
-    def _is_garbage_page(self, items: Sequence[Item]) -> list[bool]:
-        return [not is_marked for is_marked in self._marks.holds([page_mark(item.key) for item in items])]
+    async def _pages(self) -> AsyncIterator[_Judged]:
+        # What was stored since the links were read is young.
+        async for items, marked in self._tracer.pages():
+            yield items, [not is_marked for is_marked in marked]
 
-    def _is_garbage_payload(self, items: Sequence[Item]) -> list[bool]:
-        marked = self._marks.holds([payload_mark(item.key) for item in items])
-        before = self._collection.before
-        return [item.dated < before and not is_marked for item, is_marked in zip(items, marked, strict=True)]
+    async def _payloads(self) -> AsyncIterator[_Judged]:
+        named: KeyFilter | None = None
+        async for items in all_items(self._collection, Stored.PAYLOADS):
+            if named is None:
+                named = await self._named_payloads()
+            held = await asyncio.to_thread(named.may_hold, [item.key for item in items])
+            before = self._collection.before
+            yield items, [item.dated < before and not is_named for item, is_named in zip(items, held, strict=True)]
+
+    async def _named_payloads(self) -> KeyFilter:
+        """Read the pages that are kept once more, for the payloads that they name; by chance, the filter holds others.
+
+        Raises:
+            StoreDamaged: A page is missing or damaged now, so what it names is unknown.
+        """
+        size = min(self._filter_bytes, self._tracer.page_bytes // _PAGE_BYTES_PER_FILTER_BYTE)
+        named = KeyFilter(max(size, _MIN_FILTER_BYTES))
+        count = 0
+        async for items, marked in self._tracer.pages():
+            digests = [item.key for item in compress(items, marked)]
+            pages = zip(digests, await self._store.get(Table.PAGES, digests), strict=True)
+            found = [(digest, page or b"") for digest, page in pages]
+            for digest, is_sound in zip(digests, await asyncio.to_thread(named.add_payloads_of, found), strict=True):
+                if not is_sound:
+                    raise StoreDamaged(
+                        f"page {digest.hex()} of a kept root is missing or damaged; no payload was removed"
+                    )
+            count += len(digests)
+            self._tell("reading names of payloads", count, "pages")
+        return named
 
     async def _compact(self, swept: dict[Stored, _Swept]) -> None:
         kinds = [kind for kind, each in swept.items() if each.removed_bytes > _COMPACTED_FROM * each.bytes]

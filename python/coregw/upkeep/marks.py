@@ -1,8 +1,18 @@
-"""Marking what is reachable, in memory or in a file, and iterators over all that a store holds.
+"""What kept roots lead to, found by reading all pages in the order of a store, and iterators over all that it holds.
 
-Marks are on disk, in a set and not in a filter: one false "visited before" would end a descent early, and everything
-below would be taken for garbage. The pages to visit next take at most as much as the links
-of `_PAGES_AT_ONCE` pages for each level of pages, which is a few MiB.
+Pages are named by digests, so to follow a tree from page to page is to read a store in random order. Here each page is
+read once, in the order of the digests; what it leads to goes into a small table, in which trees are followed:
+
+```
+pages of the store          table: digest -> links        marks
+00 1a… ──► links ────────►  00 1a… : [9c…, e0…], []       e0… ◄── a kept root
+04 77… ──► links ────────►  04 77… : [], [root]           9c…  …
+```
+
+Marks of roots and pages are an exact set and not a filter: one false "visited before" would end a descent early, and
+everything below would be taken for garbage. Payloads lead to nothing, so a filter of those that are named is enough
+(`coregw.upkeep.gc`). The pages to visit next take at most as much as the links of `_PAGES_AT_ONCE` pages for each
+level of pages, which is a few MiB.
 """
 
 from __future__ import annotations
@@ -12,71 +22,53 @@ import shutil
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
-from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, WriteBatch, WriteOptions
+import msgspec
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+    WriteOptions,
+)
 
 from coregw._core import Cid, page_links
 from coregw.errors import StoreDamaged
 from coregw.store import Store, Stored, Table
 from coregw.store.collection import Collection, Item
+from coregw.store.protocol import key_range
 from coregw.store.rocksdb.options import translated
 
-__all__ = [
-    "MarkSet",
-    "Marks",
-    "MemoryMarks",
-    "Tracer",
-    "all_items",
-    "all_records",
-    "page_mark",
-    "payload_mark",
-    "root_mark",
-]
+__all__ = ["TemporaryTable", "Tracer", "all_items", "all_records", "copied_mark"]
 
-_PAGES_AT_ONCE: Final = 64
+_PAGES_AT_ONCE: Final = 256
+_ROWS_AT_ONCE: Final = 500
+
+_PAGE: Final = b"g"
+_ROOT: Final = b"r"
+_LINKS: Final = b"l"
+_COPIED: Final = b"c"
 
 
-class Marks(Protocol):
-    """A set of keys. Its methods may block."""
-
-    def add(self, keys: Sequence[bytes]) -> list[bytes]:
-        """Add keys, and return those that are new, each once, in their order."""
-
-    def holds(self, keys: Sequence[bytes]) -> list[bool]:
-        """Return whether each key was added."""
+def copied_mark(digest: bytes) -> bytes:
+    """The mark of a page that was copied."""
+    return _COPIED + digest
 
 
-class MemoryMarks:
-    """`Marks` in memory, for stores that are small."""
+class _Links(msgspec.Struct, array_like=True, gc=False):
+    """A row of the table: the size of a page, and the pages and roots that it leads to; None if it is damaged."""
 
-    def __init__(self) -> None:
-        self._keys: set[bytes] = set()
-
-    def add(self, keys: Sequence[bytes]) -> list[bytes]:
-        """See `Marks.add`."""
-        new = [key for key in dict.fromkeys(keys) if key not in self._keys]
-        self._keys.update(new)
-        return new
-
-    def holds(self, keys: Sequence[bytes]) -> list[bool]:
-        """See `Marks.holds`."""
-        return [key in self._keys for key in keys]
+    size: int
+    pages: list[bytes] | None
+    roots: list[bytes]
 
 
-def page_mark(digest: bytes) -> bytes:
-    """The mark of a page."""
-    return b"g" + digest
-
-
-def root_mark(root: bytes) -> bytes:
-    """The mark of a root."""
-    return b"r" + root
-
-
-def payload_mark(multihash: bytes) -> bytes:
-    """The mark of a payload."""
-    return b"p" + multihash
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(_Links).decode
 
 
 class Tracer:
@@ -84,23 +76,37 @@ class Tracer:
 
     Args:
         store: The store.
-        marks: Where the marks go.
+        table: Where links and marks go; its methods are called in threads.
         keep: Keeps roots in the store; returns whether each is held.
-        on_pages: Called with the number of pages visited so far.
+        report: Called with a step and the number of pages that it has done.
+
+    Attributes:
+        page_bytes: The size of all pages that were read.
     """
 
     def __init__(
         self,
         store: Store,
-        marks: Marks,
+        table: TemporaryTable,
         keep: Callable[[Sequence[bytes]], Awaitable[list[bool]]],
-        on_pages: Callable[[int], None],
+        report: Callable[[str, int], None],
     ) -> None:
         self._store = store
-        self._marks = marks
+        self._table = table
         self._keep = keep
-        self._on_pages = on_pages
+        self._report = report
         self._visited = 0
+        self.page_bytes = 0
+
+    async def read_links(self) -> None:
+        """Read all pages in their order, so that `mark` reads only those that are stored later."""
+        count = 0
+        after: bytes | None = None
+        while rows := await self._store.list_rows(Table.PAGES, b"", after, _PAGES_AT_ONCE):
+            after = rows[-1][0]
+            await asyncio.to_thread(self._note, rows)
+            count += len(rows)
+            self._report("reading pages", count)
 
     async def mark(self, roots: Sequence[bytes]) -> None:
         """Keep those of `roots` that are held, and mark their trees with everything that these name.
@@ -115,38 +121,72 @@ class Tracer:
             batch = pages[-_PAGES_AT_ONCE:]
             del pages[-_PAGES_AT_ONCE:]
             pages += await self._visit(batch)
+            self._visited += len(batch)
+            self._report("following kept roots", self._visited)
+
+    def are_marked(self, roots: Sequence[bytes]) -> list[bool]:
+        """Return whether each root was marked. Blocks."""
+        return self._table.holds([_ROOT + root for root in roots])
+
+    async def pages(self) -> AsyncIterator[tuple[list[Item], list[bool]]]:
+        """Iterate over the pages that were read, in the order of their digests; whether each was marked."""
+        after: bytes | None = None
+        while rows := await asyncio.to_thread(self._table.list_rows, _LINKS, after, _ROWS_AT_ONCE):
+            after = rows[-1][0]
+            items = [Item(key[1:], _decode(value).size, 0) for key, value in rows]
+            yield items, await asyncio.to_thread(self._table.holds, [_PAGE + item.key for item in items])
 
     async def _begin(self, roots: Sequence[bytes]) -> list[bytes]:
         """Mark roots, and return the digests of the pages to visit."""
-        marks = await asyncio.to_thread(self._marks.add, [root_mark(root) for root in roots])
-        new = [mark[1:] for mark in marks]
+        new = await self._add(_ROOT, roots)
         if not new:
             return []
         held = [root for root, is_held in zip(new, await self._keep(new), strict=True) if is_held]
-        return await self._unvisited([Cid(root).digest for root in held])
+        return await self._add(_PAGE, [Cid(root).digest for root in held])
 
-    async def _unvisited(self, digests: Sequence[bytes]) -> list[bytes]:
-        marks = await asyncio.to_thread(self._marks.add, [page_mark(digest) for digest in digests])
-        return [mark[1:] for mark in marks]
+    async def _add(self, prefix: bytes, keys: Sequence[bytes]) -> list[bytes]:
+        """Mark keys, and return those that are new."""
+        if not keys:
+            return []
+        return [mark[1:] for mark in await asyncio.to_thread(self._table.add, [prefix + key for key in keys])]
 
     async def _visit(self, digests: Sequence[bytes]) -> list[bytes]:
-        """Mark what pages name, and return the digests of the pages to visit next."""
+        """Return the digests of the pages to visit next."""
+        links = await asyncio.to_thread(self._known, digests)
+        if late := [digest for digest in digests if digest not in links]:
+            links |= await self._read(late)
+        nested = await self._begin([root for each in links.values() for root in each.roots])
+        return nested + await self._add(_PAGE, [page for each in links.values() for page in each.pages or ()])
+
+    def _known(self, digests: Sequence[bytes]) -> dict[bytes, _Links]:
+        rows = zip(digests, self._table.get([_LINKS + digest for digest in digests]), strict=True)
+        links = {digest: _decode(row) for digest, row in rows if row is not None}
+        return {digest: each for digest, each in links.items() if each.pages is not None}
+
+    async def _read(self, digests: Sequence[bytes]) -> dict[bytes, _Links]:
+        """Read pages that were stored since `read_links` passed their place, or were damaged then."""
         stored = await self._store.get(Table.PAGES, digests)
         pages = [(digest, page) for digest, page in zip(digests, stored, strict=True) if page is not None]
         if len(pages) < len(digests):
             missing = next(digest for digest, page in zip(digests, stored, strict=True) if page is None)
             raise StoreDamaged(f"page {missing.hex()} of a kept root is missing; no garbage was collected")
-        found = await asyncio.to_thread(page_links, pages)
-        links = [each for each in found if each is not None]
-        if len(links) < len(pages):
-            damaged = digests[found.index(None)].hex()
-            raise StoreDamaged(f"page {damaged} of a kept root is damaged; no garbage was collected")
-        self._visited += len(pages)
-        self._on_pages(self._visited)
-        payloads = [payload_mark(payload) for each in links for payload in each.payloads]
-        await asyncio.to_thread(self._marks.add, payloads)
-        nested = await self._begin([root for each in links for root in each.roots])
-        return nested + await self._unvisited([page for each in links for page in each.pages])
+        links = await asyncio.to_thread(self._note, pages)
+        for digest, each in links.items():
+            if each.pages is None:
+                raise StoreDamaged(f"page {digest.hex()} of a kept root is damaged; no garbage was collected")
+        return links
+
+    def _note(self, pages: Sequence[tuple[bytes, bytes]]) -> dict[bytes, _Links]:
+        """Note what pages lead to."""
+        noted: dict[bytes, _Links] = {}
+        for (digest, page), links in zip(pages, page_links(pages, payloads=False), strict=True):
+            size = len(digest) + len(page)
+            self.page_bytes += size
+            noted[digest] = (
+                _Links(size, None, []) if links is None else _Links(size, links.pages, list(dict.fromkeys(links.roots)))
+            )
+        self._table.put([(_LINKS + digest, _encode(links)) for digest, links in noted.items()])
+        return noted
 
 
 _CACHE_BYTES: Final = 8 << 20
@@ -154,10 +194,10 @@ _CACHE_BYTES: Final = 8 << 20
 _BUFFER_BYTES: Final = 8 << 20
 
 
-class MarkSet:
-    """A set of byte strings in a directory of its own, which is deleted before and after. Takes some 32 MiB of memory.
+class TemporaryTable:
+    """Rows, or a set of keys, in a directory of its own, which is deleted before and after. Some 32 MiB of memory.
 
-    Every call blocks. Nothing is synced, as nobody reads the set after a crash.
+    Every call blocks. Nothing is synced, as nobody reads the table after a crash.
 
     Args:
         path: The directory.
@@ -169,7 +209,7 @@ class MarkSet:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.RLock()
-        """A caller that was cancelled may still be using the set in a thread when it is closed."""
+        """A caller that was cancelled may still be using the table in a thread when it is closed."""
         shutil.rmtree(path, ignore_errors=True)
         options = Options(raw_mode=True)
         options.create_if_missing(True)
@@ -188,34 +228,54 @@ class MarkSet:
             self._database = Rdict(str(path / "marks"), options)
 
     def close(self) -> None:
-        """Delete the set."""
+        """Delete the table."""
         with self._lock:
             self._database.close()
             shutil.rmtree(self._path, ignore_errors=True)
 
     def add(self, keys: Sequence[bytes]) -> list[bytes]:
-        """Add keys, and return those that are new, each once, in their order."""
+        """Put keys without a value, and return those that are new, each once, in their order."""
         distinct = list(dict.fromkeys(keys))
         with self._lock:
             new = [key for key, is_held in zip(distinct, self.holds(distinct), strict=True) if not is_held]
             if new:
-                batch = WriteBatch(raw_mode=True)
-                for key in new:
-                    batch.put(key, b"")
-                with translated(self._path):
-                    self._database.write(batch, self._options)
+                self.put([(key, b"") for key in new])
         return new
 
     def holds(self, keys: Sequence[bytes]) -> list[bool]:
-        """Return whether each key was added."""
+        """Return whether each key was put."""
+        return [value is not None for value in self.get(keys)]
+
+    def put(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        """Put rows."""
+        batch = WriteBatch(raw_mode=True)
+        for key, value in rows:
+            batch.put(key, value)
+        with self._lock, translated(self._path):
+            self._database.write(batch, self._options)
+
+    def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each key, None if it was not put."""
         if not keys:
             return []
         with self._lock, translated(self._path):
-            found = cast("list[bytes | None]", self._database.get(list(keys)))
-        return [value is not None for value in found]
+            return cast("list[bytes | None]", self._database.get(list(keys)))
 
-
-_ROWS_AT_ONCE: Final = 500
+    def list_rows(self, prefix: bytes, after: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
+        """Return the first `limit` rows whose keys begin with a prefix and are greater than `after`, in their order."""
+        start, end = key_range(prefix, after)
+        options = ReadOptions()
+        if end is not None:
+            options.set_iterate_upper_bound(end)
+        found: list[tuple[bytes, bytes]] = []
+        with self._lock, translated(self._path):
+            rows = self._database.iter(options)
+            rows.seek(start)
+            while len(found) < limit and rows.valid():
+                found.append((rows.key(), rows.value()))
+                rows.next()
+            rows.status()
+        return found
 
 
 async def all_items(collection: Collection, kind: Stored) -> AsyncIterator[list[Item]]:

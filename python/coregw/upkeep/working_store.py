@@ -13,7 +13,7 @@ store, and the pages that no root of it needs any more.
 DEST/working/000012/            the store, made of generation 12; 000000 in an empty repository
         rocksdb/000017.sst ->   table files, which RocksDB never changes, are links to the pool
         mirror.json             there while its pages are exactly those that its roots need
-DEST/working/marks/             the pages that were visited
+DEST/working/marks/             which pages were visited, and what they lead to
 DEST/working/new/               a store that is being made
 ```
 
@@ -22,7 +22,6 @@ It is removed when its content has become a generation. What an interrupted back
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
@@ -37,7 +36,7 @@ from coregw.messages.management import ProgressCallback
 from coregw.store import Store, Stored, Table
 from coregw.store.collection import Collection, Item, RecordedCollection
 from coregw.upkeep.copy import Held, Transfer
-from coregw.upkeep.marks import Marks, Tracer, all_items, all_records, page_mark
+from coregw.upkeep.marks import TemporaryTable, Tracer, all_items, all_records
 from coregw.upkeep.repository import Generation, Repository, using
 
 __all__ = ["EXACT", "CopiedRows", "WorkingStore", "link_generation", "update_working_store"]
@@ -69,7 +68,7 @@ async def update_working_store(
     listing: RecordedCollection,
     target: Store,
     removal: Collection,
-    marks: Marks,
+    table: TemporaryTable,
     report: ProgressCallback,
     *,
     is_exact: bool,
@@ -84,7 +83,7 @@ async def update_working_store(
         listing: A collection in it that spares nothing, which holds all others off.
         target: The working store.
         removal: A collection in the working store that spares nothing.
-        marks: An empty set.
+        table: An empty table.
         report: Called often, with how far it is.
         is_exact: Whether the working store's pages are exactly those that its roots need.
 
@@ -94,12 +93,12 @@ async def update_working_store(
         StoreDamaged: A page of the working store is damaged.
     """
     held = Held.TREES if is_exact else Held.PAGES
-    run = _Update(source, listing, target, removal, Transfer(source, target, marks, report, held))
+    run = _Update(source, listing, target, removal, Transfer(source, target, table, report, held))
     await run.copy_records()
     await run.copy_payloads()
     await run.copy_roots()
     if run.has_removed_roots or run.transfer.held is not Held.TREES:
-        await run.remove_pages(marks)
+        await run.remove_pages(table)
     return CopiedRows(run.transfer.damaged, run.transfer.damaged_count)
 
 
@@ -167,26 +166,25 @@ class _Update:
             self.has_removed_roots = True
             await self._target.delete(Table.ROOTS, [root])
 
-    async def remove_pages(self, marks: Marks) -> None:
+    async def remove_pages(self, table: TemporaryTable) -> None:
         """Remove the pages that no root needs."""
 
         async def are_held(roots: Sequence[bytes]) -> list[bool]:
             return [row is not None for row in await self._target.get(Table.ROOTS, roots)]
 
         tracer = Tracer(
-            self._target, marks, are_held, lambda pages: self.transfer.tell("reading pages of the copy", pages, "pages")
+            self._target, table, are_held, lambda step, pages: self.transfer.tell(f"{step} of the copy", pages, "pages")
         )
+        await tracer.read_links()
         async for items in all_items(self._removal, Stored.ROOTS):
             await tracer.mark([item.key for item in items])
-        total = removed = 0
-        async for items in all_items(self._removal, Stored.PAGES):
-            total += sum(item.size for item in items)
-            marked = await asyncio.to_thread(marks.holds, [page_mark(item.key) for item in items])
+        removed = 0
+        async for items, marked in tracer.pages():
             if garbage := [item for item, is_marked in zip(items, marked, strict=True) if not is_marked]:
                 await self._target.delete(Table.PAGES, [item.key for item in garbage])
                 removed += sum(item.size for item in garbage)
             self.transfer.tell("removing pages", removed, "bytes")
-        if removed > _COMPACTED_FROM * total:
+        if removed > _COMPACTED_FROM * tracer.page_bytes:
             await self._removal.compact([Stored.PAGES, Stored.PAYLOADS, Stored.ROOTS], lambda share: None)
 
     def _items(self, kind: Stored) -> AsyncIterator[list[tuple[Item | None, Item | None]]]:

@@ -23,6 +23,7 @@ __all__ = [
     "LONGEST_ANSWER_BYTES",
     "Limits",
     "available_bytes",
+    "gc_filter_bytes",
     "least_bytes",
     "memory_of",
     "warn_of_memory",
@@ -57,6 +58,7 @@ MANAGEMENT_BYTES: Final = 8 * MIB
 """Memory for the bodies of requests to the management addresses, whose longest is one of `Limits.json_body_bytes`."""
 
 _UNCOUNTED_SHARE: Final = 8
+_GC_FILTER_SHARE: Final = 32
 _CONNECTION_BYTES: Final = 16 * KIB
 """One part in this many of the memory, and at least this much for each connection, is for what no budget counts:
 sockets and their buffers, and gaps between what is allocated."""
@@ -315,6 +317,11 @@ def memory_of(settings: Settings, available: int | None = None) -> int:
     if available < least:
         raise Unavailable(f"the process may use {available // MIB} MiB of memory; a gateway needs at least {needs}")
     return max(least, available // 4)
+
+
+def gc_filter_bytes(settings: Settings) -> int:
+    """Return the largest filter of payloads while garbage is collected: a quarter of what no budget counts."""
+    return (settings.memory or available_bytes(workers=settings.workers) // 4) // _GC_FILTER_SHARE
 
 
 def least_bytes(settings: Settings) -> int:
