@@ -488,6 +488,16 @@ class CollectionContract:
         assert await upload(store, data)
         assert await read(store, multihash_of(data)) == data
 
+    async def test_payloads_below_a_held_root_are_dated_while_garbage_is_collected(
+        self, store: CollectableStore
+    ) -> None:
+        await store.put_payloads([(A, b"renewed")])
+        await older()
+        async with store.collect(0) as collection:
+            assert await store.renew(Stored.PAYLOADS, [A, B], True) == [7, None]
+            assert await collection.remove(Stored.PAYLOADS, [A]) == [False]
+        assert await store.renew(Stored.PAYLOADS, [A, B], True) == [7, None]
+
     async def test_of_two_collections_at_once_the_second_is_refused(self, store: CollectableStore) -> None:
         async with store.collect(60):
             with pytest.raises(Unavailable, match="already"):

@@ -113,8 +113,8 @@ async def test_a_root_that_expires_and_is_stored_again_meanwhile_is_not_marked(
     root = await site.create({"p": payload})
     renew = site.store.renew
 
-    async def slow(kind: Stored, keys: Sequence[bytes]) -> list[int | None]:
-        found = await renew(kind, keys)
+    async def slow(kind: Stored, keys: Sequence[bytes], below_held: bool) -> list[int | None]:
+        found = await renew(kind, keys, below_held)
         monkeypatch.undo()
         site.time.seconds += 100
         await site.collect(grace=60)
@@ -125,6 +125,36 @@ async def test_a_root_that_expires_and_is_stored_again_meanwhile_is_not_marked(
     monkeypatch.setattr(site.store, "renew", slow)
     assert await missing(site, root) == payload
     assert await value(site, root) not in (WHOLE, None)
+
+
+async def test_a_collection_that_begins_during_a_check_keeps_what_is_below_the_root(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payload = await site.put(b"payload")
+    root = await site.create({"p": payload})
+    site.time.seconds += 50
+    renew = site.store.renew
+
+    async def slow(kind: Stored, keys: Sequence[bytes], below_held: bool) -> list[int | None]:
+        found = await renew(kind, keys, below_held)
+        monkeypatch.undo()
+        site.time.seconds += 50
+        await site.collect(grace=60)  # for which the payload is old, and the root is not
+        return found
+
+    monkeypatch.setattr(site.store, "renew", slow)
+    assert await missing(site, root) is None
+    assert await value(site, root) == WHOLE
+    assert await site.is_stored(payload)
+
+
+async def test_a_collection_that_is_in_progress_during_a_check_keeps_what_is_below_the_root(site: Site) -> None:
+    payload = await site.put(b"payload")
+    site.time.seconds += 100
+    async with site.store.collect(60) as collection:
+        root = await site.create({"p": payload})  # the collection has listed the roots before
+        assert await missing(site, root) is None
+        assert await collection.remove(Stored.PAYLOADS, [Cid(payload).multihash]) == [False]
 
 
 async def test_storing_a_root_again_or_salvaging_the_store_removes_the_mark(site: Site) -> None:

@@ -1,8 +1,10 @@
 """Whether a root is held completely: all pages, nested roots and theirs, and all payloads below it.
 
-The first positive answer takes a walk of the tree, which dates all payloads again. It leaves a mark in the row of the
-root, so that the next question is one durable write. The mark stays true while the root is held, because garbage
-collection keeps everything below a root that it keeps. A root that expires and is stored again meanwhile has no mark:
+The first positive answer takes a walk of the tree, which asks for all payloads, and dates them again if garbage is
+collected meanwhile: a collection that begins after the root has been dated keeps everything below it. The walk leaves a
+mark in the row of the root, so that the next question is one durable write. The mark stays true while the root is held,
+because garbage collection keeps everything below a root that it keeps. A root that expires and is stored again
+meanwhile has no mark:
 
 ```
 row of the root:  complete ──► checking + random number ──► whole        each step is a compare-and-set that
@@ -30,7 +32,7 @@ from coregw.store import Store, Stored, Table
 __all__ = ["CHECK_FACTOR", "check_complete", "forget_whole"]
 
 CHECK_FACTOR: Final = 3
-"""A check may take this many times the limit of a query: it writes a date for each payload, once for each root."""
+"""A check may take this many times the limit of a query: it asks for each payload, once for each root."""
 
 _MAX_TRIES: Final = 3
 _ROWS_AT_ONCE: Final = 1000
@@ -114,7 +116,7 @@ async def _find_missing(store: Store, driver: Driver, operation: Operation, *, r
         _, cids = polled.output or (b"", ())
         names = _multihashes(cids)
         # A replica might show what was removed, so an answer on which a client may rely asks the store itself.
-        sizes = await (store.renew(Stored.PAYLOADS, names) if renews else store.stat_payloads(names))
+        sizes = await (store.renew(Stored.PAYLOADS, names, True) if renews else store.stat_payloads(names))
         for cid, size in zip(cids, sizes, strict=True):
             if size is None:
                 return cid.text

@@ -161,7 +161,8 @@ class Engine:
     async def check_complete(self, root: str, *, renews: bool = True) -> bytes:
         """Return whether a root is held completely, as JSON. A positive answer is durable.
 
-        O(1) after the first positive answer that renews; that takes O(pages + payloads), with a write for each payload.
+        O(1) after the first positive answer that renews; that takes O(pages + payloads), with a write for each payload
+        while garbage is collected.
 
         Args:
             root: The root CID.

@@ -238,6 +238,11 @@ class Ages:
         self.recent.pin()
         return self._limit
 
+    @property
+    def is_collecting(self) -> bool:
+        """Whether a collection is in progress."""
+        return self._limit is not None
+
     def take_late(self) -> list[bytes]:
         """The roots noted since the last call."""
         late = sorted(self._late)

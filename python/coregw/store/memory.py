@@ -165,7 +165,7 @@ class MemoryStore:
         for key in keys:
             self._contents.delete(table, key)
 
-    async def renew(self, kind: Stored, keys: Sequence[bytes]) -> list[int | None]:
+    async def renew(self, kind: Stored, keys: Sequence[bytes], below_held: bool = False) -> list[int | None]:
         check_renewal(kind)
         self._contents.require_open()
         if kind is Stored.PAYLOADS:

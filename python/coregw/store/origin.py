@@ -222,7 +222,7 @@ class ReadingStore(ABC):
     async def delete(self, table: Table, keys: Sequence[bytes]) -> None:
         self._refuse()
 
-    async def renew(self, kind: Stored, keys: Sequence[bytes]) -> list[int | None]:
+    async def renew(self, kind: Stored, keys: Sequence[bytes], below_held: bool = False) -> list[int | None]:
         """Look payloads up: nothing here has a date. Roots are renewed for writes alone, which are refused."""
         check_renewal(kind)
         if kind is Stored.ROOTS:

@@ -235,12 +235,15 @@ class Store(Protocol):
         A store with replicas may show a deleted row of a write-once table for some seconds more.
         """
 
-    async def renew(self, kind: Stored, keys: Sequence[bytes]) -> list[int | None]:
+    async def renew(self, kind: Stored, keys: Sequence[bytes], below_held: bool = False) -> list[int | None]:
         """Date roots or payloads as if they were stored now, durably: for an answer that says that they are stored.
 
         Args:
             kind: `Stored.ROOTS` or `Stored.PAYLOADS`.
             keys: Binary root CIDs or multihashes.
+            below_held: Whether they are below a root that the caller has dated since it began, and dates again, if that
+                is still held, before it relies on the result. A collection that begins meanwhile keeps what is below
+                it, so the store need not date them unless one is in progress.
 
         Returns:
             The size of each in bytes (0 for a root), in the same order, None for one that is not held. A replica never

@@ -118,9 +118,9 @@ class Renewals(MemoryStore):
 
     count = 0
 
-    async def renew(self, kind: Stored, keys: Sequence[bytes]) -> list[int | None]:
+    async def renew(self, kind: Stored, keys: Sequence[bytes], below_held: bool = False) -> list[int | None]:
         self.count += 1
-        return await super().renew(kind, keys)
+        return await super().renew(kind, keys, below_held)
 
     async def compare_and_set(self, table: Table, key: bytes, *arguments: Any, **options: Any) -> bool:  # noqa: ANN401
         self.count += 1

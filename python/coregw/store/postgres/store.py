@@ -326,7 +326,7 @@ class PostgresStore:
             (row,) = await self._database.write(f"SELECT coregw_delete_{table}($1, $2)", list(keys), uuid4())
             self._note_expiries(row[0])
 
-    async def renew(self, kind: Stored, keys: Sequence[bytes]) -> list[int | None]:
+    async def renew(self, kind: Stored, keys: Sequence[bytes], below_held: bool = False) -> list[int | None]:
         check_renewal(kind)
         self._database.require_open()
         if not keys:

@@ -75,6 +75,10 @@ class Dates:
             return stored
         return RootRow.decode(stored).value if self.ages.is_held(self.of_root(stored)) else None
 
+    async def is_collecting(self, committer: Committer) -> bool:
+        """Whether a collection is in progress, in the order of writes."""
+        return await committer.submit(lambda _: self.ages.is_collecting, size=0, durable=False)
+
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def put(self, transaction: Transaction, table: Table, pairs: Sequence[tuple[bytes, bytes]]) -> None:

@@ -80,8 +80,11 @@ class RocksPayloads:
         values = await self._reader.get_durable(Family.PAYLOADS, multihashes)
         return _decoded(multihashes, values)
 
-    async def renew(self, multihashes: Sequence[bytes]) -> list[int | None]:
+    async def renew(self, multihashes: Sequence[bytes], *, below_held: bool) -> list[int | None]:
         """See `coregw.store.Store.renew`."""
+        # Asked before the rows are read, which a collection in progress might remove after that and end.
+        if below_held and not await self._dates.is_collecting(self._committer):
+            return [None if row is None else row.size for row in await self._rows(multihashes)]
         # Most of those that clients ask for may be absent: these cost no visit of the committer's thread.
         found = await self._rows(multihashes)
         rows = [RowKey(Family.PAYLOADS, key) for key, row in zip(multihashes, found, strict=True) if row is not None]

@@ -243,10 +243,10 @@ class RocksStore:
 
         await self._committer.submit(delete, size=0, durable=True)
 
-    async def renew(self, kind: Stored, keys: Sequence[bytes]) -> list[int | None]:
+    async def renew(self, kind: Stored, keys: Sequence[bytes], below_held: bool = False) -> list[int | None]:
         check_renewal(kind)
         if kind is Stored.PAYLOADS:
-            return await self._payloads.renew(keys)
+            return await self._payloads.renew(keys, below_held=below_held)
         rows = root_rows(keys)
 
         def renew(transaction: Transaction) -> list[int | None]:

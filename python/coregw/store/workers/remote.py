@@ -210,9 +210,9 @@ class RemoteStore:
     async def delete(self, table: Table, keys: Sequence[bytes]) -> None:
         await self._call("delete", table, keys)
 
-    async def renew(self, kind: Stored, keys: Sequence[bytes]) -> list[int | None]:
+    async def renew(self, kind: Stored, keys: Sequence[bytes], below_held: bool = False) -> list[int | None]:
         check_renewal(kind)
-        sizes: list[int | None] = await self._call("renew", kind, keys)
+        sizes: list[int | None] = await self._call("renew", kind, keys, below_held)
         return sizes
 
     def begin_payload(self) -> RemotePayloadWriter:
