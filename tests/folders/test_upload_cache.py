@@ -6,15 +6,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import coregw
 from coregw import _core
 from coregw.folders.caches import UploadCache, cache_folder
-from coregw.folders.tree import ALL, Recorded, survey
+from coregw.folders.tree import ALL, Level, Recorded, survey
 
 CHUNK_BYTES = 256 << 10
 
@@ -106,6 +107,61 @@ def test_a_path_comes_after_the_folder_above_it_and_before_that_folders_siblings
         (tmp_path / path).write_text(path)
         again = read(tmp_path)
         assert (again.files_read, again.roots()[0]) == (1, coregw.hash_tree(tmp_path))
+
+
+def test_roots_that_are_taken_from_the_cache_are_those_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    age(monkeypatch)
+    for above in ("", "a/", "a/b/", "a.b/"):
+        (tmp_path / above).mkdir(exist_ok=True)
+        (tmp_path / above / "file").write_text(above)
+        (tmp_path / above / "link").symlink_to("file")
+        (tmp_path / above / "empty").mkdir()
+    changes: list[Callable[[], object]] = [
+        lambda: None,
+        lambda: (tmp_path / "a/file").chmod(0o700),
+        lambda: os.utime(tmp_path / "a/b", ns=(OLD, OLD)),
+        lambda: os.utime(tmp_path / "a/b/link", ns=(OLD, OLD), follow_symlinks=False),
+        (tmp_path / "a.b/empty").rmdir,
+        lambda: (tmp_path / "a.b/link").rename(tmp_path / "a.b/zink"),
+        lambda: os.utime(tmp_path, ns=(OLD, OLD)),
+        (tmp_path / "a/b/file").unlink,
+        lambda: None,
+    ]
+    for level in get_args(Level) * 2:
+        recorded = Recorded(level)
+        read(tmp_path, recorded=recorded)
+        for change in changes if level == "all" else changes[:1]:
+            change()
+            upload = read(tmp_path, recorded=recorded)
+            assert upload.roots(level)[0] == coregw.hash_tree(tmp_path, attributes=level), (level, change)
+            for other in get_args(Level):
+                assert upload.roots(other)[0] == coregw.hash_tree(tmp_path, attributes=other), (level, other, change)
+        (tmp_path / "a/b/file").write_text("again")
+        (tmp_path / "a.b/empty").mkdir(exist_ok=True)
+        if level == "all":
+            (tmp_path / "a.b/zink").rename(tmp_path / "a.b/link")
+
+
+def test_the_cache_of_an_unchanged_folder_is_not_written_again(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    age(monkeypatch)
+    read(tree)
+    (file,) = (cache_folder() / "stat").iterdir()
+    before = file.stat().st_ino, file.read_bytes()
+    read(tree)
+    assert (file.stat().st_ino, file.read_bytes()) == before
+    (tree / "a").chmod(0o700)
+    read(tree)
+    assert (file.stat().st_ino, file.read_bytes()) != before
+
+
+def test_a_file_that_is_not_old_enough_is_known_when_it_was_read_again_later(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read(tree)
+    age(monkeypatch)
+    assert [read(tree).files_read, read(tree).files_read] == [4, 0]
 
 
 def test_a_file_replaced_with_the_same_size_and_times_is_read(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:

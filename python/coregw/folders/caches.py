@@ -122,7 +122,7 @@ class UploadCache:
         return FolderUpload(found, suite, xattrs, known)
 
     def save(self, upload: FolderUpload, roots: tuple[str, str | None], recorded: Recorded) -> None:
-        """Replace the cache, atomically. A failure is ignored.
+        """Replace the cache, atomically, unless it says the same already. A failure is ignored.
 
         Args:
             upload: The folder as it was added.
@@ -131,6 +131,8 @@ class UploadCache:
         """
         if self._file is None:
             return
+        if not upload.files_read and roots == (upload.cached_root, upload.cached_attributes):
+            return  # each file has the state that is kept, which told that it has not changed
         with suppress(OSError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with NewFile(self._file, replaces=True) as new:

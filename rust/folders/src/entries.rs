@@ -198,6 +198,19 @@ impl FolderItems {
     }
 }
 
+/// The numbers of entries.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counts {
+    /// Files.
+    pub files: u64,
+    /// Symbolic links.
+    pub links: u64,
+    /// Folders, without the top one.
+    pub folders: u64,
+    /// The sum of the files' sizes when they were found.
+    pub bytes: u64,
+}
+
 /// All entries below a folder, in key order: a folder, then what is in it.
 #[derive(Debug, Default)]
 pub struct Inventory {
@@ -275,18 +288,90 @@ impl Inventory {
 
     /// The location of an entry, relative to the top. Its text is the path in the folder's map. O(depth).
     pub fn path(&self, index: usize) -> PathBuf {
+        let (folder, at) = self.find(index);
+        let here = &self.folders[folder as usize];
+        self.folder_path(folder).join(here.name(&here.items[at as usize]))
+    }
+
+    /// The location of a folder, relative to the top.
+    fn folder_path(&self, mut folder: u32) -> PathBuf {
         let mut names = Vec::new();
-        let (mut folder, mut at) = self.find(index);
-        loop {
-            let here = &self.folders[folder as usize];
-            names.push(here.name(&here.items[at as usize]));
-            if folder == 0 {
-                break;
-            }
-            (folder, at) = here.above;
+        while folder != 0 {
+            let (above, at) = self.folders[folder as usize].above;
+            let there = &self.folders[above as usize];
+            names.push(there.name(&there.items[at as usize]));
+            folder = above;
         }
-        let mut path = PathBuf::with_capacity(names.iter().map(|name| name.len() + 1).sum());
-        path.extend(names.iter().rev().map(Path::new));
-        path
+        names.iter().rev().map(Path::new).collect()
+    }
+
+    /// The number of entries of each kind, and the sum of the sizes of files. O(entries).
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for item in self.folders.iter().flat_map(|folder| &folder.items) {
+            match item.kind {
+                EntryKind::File => {
+                    counts.files += 1;
+                    counts.bytes = counts.bytes.saturating_add(item.size);
+                }
+                EntryKind::Link => counts.links += 1,
+                EntryKind::Folder => counts.folders += 1,
+            }
+        }
+        counts
+    }
+
+    /// A cursor at the first entry.
+    pub fn cursor(&self) -> EntryCursor<'_> {
+        let mut cursor = EntryCursor { entries: self, index: 0, run: 0, folder_len: 0, path: Vec::new() };
+        cursor.find_path();
+        cursor
+    }
+}
+
+/// Goes through all entries in order. Paths share one buffer.
+pub struct EntryCursor<'a> {
+    entries: &'a Inventory,
+    index: usize,
+    /// The place of the run that the entry is in.
+    run: usize,
+    /// The length of the folder's path in `path`, with its slash.
+    folder_len: usize,
+    path: Vec<u8>,
+}
+
+impl EntryCursor<'_> {
+    /// The place of the entry; None after the last one.
+    pub fn index(&self) -> Option<usize> {
+        (self.index < self.entries.len).then_some(self.index)
+    }
+
+    /// The entry's path in the folder's map.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// Goes to the next entry.
+    pub fn advance(&mut self) {
+        self.index += 1;
+        if self.entries.runs.get(self.run + 1).is_some_and(|next| next.start == self.index) {
+            self.run += 1;
+        }
+        self.find_path();
+    }
+
+    fn find_path(&mut self) {
+        let Some(run) = self.entries.runs.get(self.run).filter(|_| self.index < self.entries.len) else { return };
+        let folder = &self.entries.folders[run.folder as usize];
+        if run.start == self.index {
+            self.path = self.entries.folder_path(run.folder).into_os_string().into_encoded_bytes();
+            if !self.path.is_empty() {
+                self.path.push(b'/');
+            }
+            self.folder_len = self.path.len();
+        }
+        let item = &folder.items[run.at as usize + self.index - run.start];
+        self.path.truncate(self.folder_len);
+        self.path.extend_from_slice(folder.name(item).as_bytes());
     }
 }

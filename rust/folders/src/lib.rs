@@ -21,6 +21,8 @@ pub mod watch;
 #[cfg(unix)]
 pub mod beneath;
 #[cfg(unix)]
+pub mod changes;
+#[cfg(unix)]
 pub mod compare;
 #[cfg(unix)]
 pub mod contents;

@@ -18,11 +18,12 @@ use std::time::Duration;
 
 use coregw_core::{Cid, Error, Result, Snapshot};
 
+use crate::changes::Joined;
 use crate::contents::{self, Chunk, Unread, list_of};
 use crate::entries::EntryKind;
 use crate::hashed::{Hashed, Recorded, read_top_xattrs, read_xattrs};
 use crate::parallel::locked;
-use crate::stat_file::{Joined, Stat, StatFile};
+use crate::stat_file::{Stat, StatFile};
 use crate::survey::Survey;
 use crate::upload::Draft;
 use crate::watch::Watch;
@@ -38,11 +39,11 @@ pub type Chunks = BTreeMap<usize, Vec<Chunk>>;
 /// What is known of an entry's target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Knowledge {
-    /// Its file has to be read, or is not one.
+    /// Its file has to be read.
     Unknown,
     /// It is that of the last time, and nothing of its bytes is among the batches.
     Remembered,
-    /// All its payloads are, or were, among the batches; or it is skipped.
+    /// All its payloads are, or were, among the batches; or it is skipped, or not a file.
     Settled,
 }
 
@@ -93,7 +94,8 @@ impl Reading {
     /// The files of a survey of which nothing more is known than `hashed` says.
     pub fn new(hashed: Hashed, xattrs: bool) -> Self {
         let survey = Arc::clone(&hashed.survey);
-        let known = |index| if hashed.targets.is_known(index) { Knowledge::Settled } else { Knowledge::Unknown };
+        let is_unknown = |index| survey.entries.kind(index) == EntryKind::File && !hashed.targets.is_known(index);
+        let known = |index| if is_unknown(index) { Knowledge::Unknown } else { Knowledge::Settled };
         let knowledge = (0..survey.entries.count()).map(known).collect();
         Self {
             xattrs,
@@ -146,29 +148,30 @@ impl Reading {
         let Ok(mut joined) = Joined::new(&self.survey, Some(cache)) else { return false };
         let (mut shared, mut knowledge) = (locked(&self.hashed), locked(&self.knowledge));
         let hashed = Arc::make_mut(&mut shared);
-        loop {
-            match joined.next() {
-                Ok(Some((Some(index), Some(old)))) => {
-                    let Some(target) = old.target.filter(|_| self.survey.entries.kind(index) == EntryKind::File) else {
-                        continue;
-                    };
-                    let state = self.survey.entries.state(index);
-                    let is_same = old.stat.is_some_and(|stat| stat.is_final(before) && stat == Stat::of(&state));
-                    if hashed.targets.set(index, &target) && is_same {
-                        knowledge[index] = Knowledge::Remembered;
-                        self.progress.fetch_add(state.size, Ordering::Relaxed);
-                    }
-                }
-                Ok(Some(_)) => {}
-                Ok(None) => return true,
-                Err(_) => {
-                    // Nothing of it is used.
-                    *hashed = Hashed::new(Arc::clone(&self.survey), hashed.suite);
-                    knowledge.fill(Knowledge::Unknown);
-                    return false;
+        let (entries, mut size) = (&self.survey.entries, 0u64);
+        let joined = (|| {
+            while joined.advance()? {
+                let (Some(index), Some(old)) = (joined.index(), joined.old()) else { continue };
+                let Some(target) = old.target().filter(|_| entries.kind(index) == EntryKind::File) else { continue };
+                let state = entries.state(index);
+                let is_same = old.stat.is_some_and(|stat| stat.is_final(before) && stat == Stat::of(&state));
+                if hashed.targets.set(index, &target) && is_same {
+                    knowledge[index] = Knowledge::Remembered;
+                    size = size.saturating_add(state.size);
                 }
             }
+            Ok::<_, Error>(())
+        })();
+        if joined.is_err() {
+            // Nothing of it is used.
+            *hashed = Hashed::new(Arc::clone(&self.survey), hashed.suite);
+            for known in knowledge.iter_mut().filter(|known| **known == Knowledge::Remembered) {
+                *known = Knowledge::Unknown;
+            }
+            return false;
         }
+        self.progress.fetch_add(size, Ordering::Relaxed);
+        true
     }
 
     /// Starts to read the files of which nothing is known, on all cores. No other reading is in progress.
@@ -219,24 +222,25 @@ impl Reading {
     }
 
     fn read_files(&self, xattrs: bool) {
-        while !self.is_stopped() {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
-            if index >= self.survey.entries.count() {
-                return;
+        while let Some(index) = self.next_entry(xattrs).filter(|_| !self.is_stopped()) {
+            if locked(&self.knowledge)[index] == Knowledge::Unknown {
+                self.read_file(index);
             }
-            self.read(index, xattrs);
+            if xattrs {
+                let found = read_xattrs(&self.survey, index);
+                self.change(|hashed| hashed.take_xattrs(index, found));
+            }
         }
     }
 
-    fn read(&self, index: usize, xattrs: bool) {
-        let is_file = self.survey.entries.kind(index) == EntryKind::File;
-        if is_file && locked(&self.knowledge)[index] == Knowledge::Unknown {
-            self.read_file(index);
-        }
-        if xattrs {
-            let found = read_xattrs(&self.survey, index);
-            self.change(|hashed| hashed.take_xattrs(index, found));
-        }
+    /// The next entry that something is to be read of: of `all`, or of those whose file nothing is known of.
+    fn next_entry(&self, all: bool) -> Option<usize> {
+        // One thread looks for it at a time, so none of the entries that are passed over is visited by two.
+        let knowledge = locked(&self.knowledge);
+        let from = self.next.load(Ordering::Relaxed);
+        let step = knowledge.get(from..)?.iter().position(|known| all || *known == Knowledge::Unknown);
+        self.next.store(step.map_or(knowledge.len(), |step| from + step + 1), Ordering::Relaxed);
+        step.map(|step| from + step)
     }
 
     fn read_file(&self, index: usize) {
@@ -298,10 +302,11 @@ impl Reading {
         {
             return Ok(());
         }
-        while let Some((index, old)) = joined.next()? {
-            let Some(index) = index else { continue };
+        while joined.advance()? {
+            let Some(index) = joined.index() else { continue };
             let Some(record) = hashed.record(index, recorded)? else { continue };
-            let is_held = record.target.identity().is_some() || old.and_then(|old| old.record) == Some(record.target);
+            let held = joined.old().and_then(|old| old.record_bytes());
+            let is_held = record.target.identity().is_some() || held == Some(record.target.as_bytes());
             if !is_held && self.collect(&record.target, &record.bytes) {
                 break;
             }

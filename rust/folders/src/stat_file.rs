@@ -5,33 +5,34 @@
 //! entry:  bytes of the path before that it shares | the others | flags | file: inode, size, mtime, ctime | targets
 //! ```
 //!
-//! It is read from start to end, as often as needed, and never held in memory. A folder that is added and what was known
-//! of it the last time are joined side by side. The files of a restore are complete in any order, and sorted first.
+//! It is read from start to end, as often as needed, and never held in memory. The files of a restore are complete in
+//! any order, and sorted first.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
-use std::os::unix::ffi::OsStrExt as _;
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use coregw_core::codec::Codec;
 use coregw_core::payload::{Function, Hasher};
-use coregw_core::{Cid, Error, Result, varint};
+use coregw_core::{Cid, varint};
 
 use crate::entries::FileState;
 use crate::hashed::{Hashed, Recorded};
-use crate::join::RESERVED_NAME;
 use crate::metadata::FileStat;
-use crate::survey::Survey;
+use crate::roots::FolderRoots;
 
 const MAGIC: &[u8] = b"coregw stat 6\n";
 const DIGEST_BYTES: usize = 36;
 const BUFFER_BYTES: usize = 256 << 10;
 /// The limit on a string or path in the file.
 const MAX_TEXT_BYTES: u64 = 1 << 16;
+/// More than an entry or the header can take: at most five strings and some numbers.
+const MAX_ENTRY_BYTES: usize = 6 * MAX_TEXT_BYTES as usize;
 
 /// The coarsest timestamps of common file systems (FAT).
 const COARSE_NANOSECONDS: i64 = 2_000_000_000;
@@ -77,18 +78,6 @@ impl From<FileStat> for Stat {
     }
 }
 
-/// What was known of a path.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct StatEntry {
-    pub(crate) path: Vec<u8>,
-    /// The state of a file whose target is known.
-    pub stat: Option<Stat>,
-    /// The target in the folder's map.
-    pub target: Option<Cid>,
-    /// The target in the map of attributes.
-    pub record: Option<Cid>,
-}
-
 /// What the file says of the whole folder.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Header {
@@ -111,6 +100,13 @@ impl Header {
     pub(crate) fn top_record(&self) -> Option<Cid> {
         Cid::try_bytes(&self.top).ok()
     }
+
+    /// The roots of both maps; None if they are not known.
+    pub(crate) fn roots(&self) -> Option<FolderRoots> {
+        let root = |text: &[u8]| Cid::from_text(std::str::from_utf8(text).ok()?).ok()?.root();
+        let attributes = if self.attributes.is_empty() { None } else { Some(root(&self.attributes)?) };
+        Some(FolderRoots { root: root(&self.root)?, attributes })
+    }
 }
 
 /// A file whose checksum is right.
@@ -129,8 +125,8 @@ impl StatFile {
         let start = check(&mut file).ok()??;
         let file = Arc::new(file);
         let mut reader = StatEntries::new(&file, start..u64::MAX, BUFFER_BYTES);
-        let header = reader.header().ok()?;
-        let start = reader.at;
+        let header = reader.take(|fields| fields.header()).ok()??;
+        let start = reader.position();
         (header.folder == folder && header.options == options).then_some(Self { file, header, start })
     }
 
@@ -145,11 +141,10 @@ impl StatFile {
     /// The file cannot be read; what was taken before is right.
     pub fn each_final(&self, mut take: impl FnMut(&[u8], Stat, &Cid)) -> io::Result<()> {
         let mut entries = self.entries();
-        while let Some(entry) = entries.next()? {
-            if let (Some(stat), Some(target)) =
-                (entry.stat.filter(|stat| stat.is_final(self.header.before)), entry.target)
-            {
-                take(&entry.path, stat, &target);
+        while entries.advance()? {
+            let stat = entries.stat.filter(|stat| stat.is_final(self.header.before));
+            if let (Some(stat), Some(target)) = (stat, entries.target()) {
+                take(&entries.path, stat, &target);
             }
         }
         Ok(())
@@ -183,93 +178,169 @@ fn malformed() -> io::Error {
     io::ErrorKind::InvalidData.into()
 }
 
-/// A part of a file, of which any number of readers are in use.
-struct Section {
-    file: Arc<File>,
-    at: u64,
-    end: u64,
-}
-
-impl Read for Section {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let most = into.len().min(usize::try_from(self.end - self.at).unwrap_or(usize::MAX));
-        let count = self.file.read_at(&mut into[..most], self.at)?;
-        self.at += count as u64;
-        Ok(count)
-    }
-}
-
-/// Reads entries in order.
+/// Reads entries in order. Nothing is allocated for an entry.
 pub(crate) struct StatEntries {
-    reader: BufReader<Section>,
-    at: u64,
-    path: Vec<u8>,
+    file: Arc<File>,
+    /// What has not been read yet.
+    rest: Range<u64>,
+    /// What has been read and not been taken: `buffer[at..]`.
+    buffer: Vec<u8>,
+    at: usize,
+    block: usize,
+    /// The path of the entry that was taken last.
+    pub path: Vec<u8>,
+    /// The state of its file, if the target of that is known.
+    pub stat: Option<Stat>,
+    /// Where its targets are in the buffer.
+    target: Option<Range<usize>>,
+    record: Option<Range<usize>>,
 }
 
 impl StatEntries {
-    fn new(file: &Arc<File>, bytes: std::ops::Range<u64>, buffer: usize) -> Self {
-        let section = Section { file: Arc::clone(file), at: bytes.start, end: bytes.end };
-        Self { reader: BufReader::with_capacity(buffer, section), at: bytes.start, path: Vec::new() }
-    }
-
-    fn header(&mut self) -> io::Result<Header> {
-        let (folder, options) = (self.string()?, self.string()?);
-        let before = self.number()?;
-        Ok(Header { folder, options, before, root: self.string()?, attributes: self.string()?, top: self.string()? })
-    }
-
-    /// The next entry; None at the end.
-    pub fn next(&mut self) -> io::Result<Option<StatEntry>> {
-        let Some(shared) = self.varint()? else { return Ok(None) };
-        let others = self.string()?;
-        self.path.truncate(usize::try_from(shared).map_err(|_| malformed())?);
-        self.path.extend_from_slice(&others);
-        let mut entry = StatEntry { path: self.path.clone(), ..StatEntry::default() };
-        let [flags] = self.array()?;
-        if flags & HAS_STATE != 0 {
-            let (inode, size) = (self.number()? as u64, self.number()? as u64);
-            entry.stat = Some(Stat { inode, size, mtime: self.number()?, ctime: self.number()? });
+    fn new(file: &Arc<File>, bytes: Range<u64>, block: usize) -> Self {
+        Self {
+            file: Arc::clone(file),
+            rest: bytes,
+            buffer: Vec::new(),
+            at: 0,
+            block,
+            path: Vec::new(),
+            stat: None,
+            target: None,
+            record: None,
         }
-        let mut cid = |flag: u8| match flags & flag {
-            0 => Ok(None),
-            _ => Cid::try_bytes(&self.string()?).map(Some).map_err(|_| malformed()),
+    }
+
+    /// The binary CID of the target in the folder's map.
+    pub fn target_bytes(&self) -> Option<&[u8]> {
+        self.target.clone().map(|bytes| &self.buffer[bytes])
+    }
+
+    /// The binary CID of the target in the map of attributes.
+    pub fn record_bytes(&self) -> Option<&[u8]> {
+        self.record.clone().map(|bytes| &self.buffer[bytes])
+    }
+
+    /// The target in the folder's map.
+    pub fn target(&self) -> Option<Cid> {
+        self.target_bytes().and_then(|bytes| Cid::try_bytes(bytes).ok())
+    }
+
+    /// Goes to the next entry; false at the end.
+    pub fn advance(&mut self) -> io::Result<bool> {
+        let Some(entry) = self.take(|fields| fields.entry())? else { return Ok(false) };
+        if entry.shared > self.path.len() {
+            return Err(malformed());
+        }
+        self.path.truncate(entry.shared);
+        self.path.extend_from_slice(&self.buffer[entry.others]);
+        (self.stat, self.target, self.record) = (entry.stat, entry.target, entry.record);
+        Ok(true)
+    }
+
+    /// Where what has not been taken begins in the file.
+    fn position(&self) -> u64 {
+        self.rest.start - (self.buffer.len() - self.at) as u64
+    }
+
+    /// Takes what `parse` finds, reading on while that is not complete; None at the end of the file.
+    fn take<T>(&mut self, parse: impl Fn(&mut Fields<'_>) -> Option<T>) -> io::Result<Option<T>> {
+        loop {
+            let mut fields = Fields { bytes: &self.buffer, at: self.at };
+            if let Some(parsed) = parse(&mut fields) {
+                self.at = fields.at;
+                return Ok(Some(parsed));
+            }
+            let pending = self.buffer.len() - self.at;
+            if pending > MAX_ENTRY_BYTES {
+                return Err(malformed());
+            }
+            if !self.fill()? {
+                return if pending == 0 { Ok(None) } else { Err(malformed()) };
+            }
+        }
+    }
+
+    /// Reads the next block. False at the end.
+    fn fill(&mut self) -> io::Result<bool> {
+        self.buffer.drain(..self.at);
+        self.at = 0;
+        let held = self.buffer.len();
+        let most = self.block.min(usize::try_from(self.rest.end - self.rest.start).unwrap_or(usize::MAX));
+        self.buffer.resize(held + most, 0);
+        let count = loop {
+            match self.file.read_at(&mut self.buffer[held..], self.rest.start) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
         };
-        (entry.target, entry.record) = (cid(HAS_TARGET)?, cid(HAS_RECORD)?);
-        Ok(Some(entry))
+        self.buffer.truncate(held + count);
+        self.rest.start += count as u64;
+        Ok(count > 0)
+    }
+}
+
+/// An entry of the file, whose strings are in the buffer that it was parsed in.
+struct ParsedEntry {
+    shared: usize,
+    others: Range<usize>,
+    stat: Option<Stat>,
+    target: Option<Range<usize>>,
+    record: Option<Range<usize>>,
+}
+
+/// Bytes that are parsed field by field; each is None if it is malformed or not complete.
+struct Fields<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Fields<'_> {
+    fn header(&mut self) -> Option<Header> {
+        let [folder, options] = [self.string()?, self.string()?];
+        let before = self.number()?;
+        let [root, attributes, top] = [self.string()?, self.string()?, self.string()?];
+        let [folder, options, root, attributes, top] =
+            [folder, options, root, attributes, top].map(|bytes| self.bytes[bytes].to_vec());
+        Some(Header { folder, options, before, root, attributes, top })
     }
 
-    fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
-        let mut bytes = [0; N];
-        self.reader.read_exact(&mut bytes)?;
-        self.at += N as u64;
-        Ok(bytes)
+    fn entry(&mut self) -> Option<ParsedEntry> {
+        let shared = usize::try_from(self.varint()?).ok()?;
+        let others = self.string()?;
+        let [flags] = self.array()?;
+        let stat = if flags & HAS_STATE == 0 {
+            None
+        } else {
+            let (inode, size) = (self.number()? as u64, self.number()? as u64);
+            Some(Stat { inode, size, mtime: self.number()?, ctime: self.number()? })
+        };
+        let target = if flags & HAS_TARGET == 0 { None } else { Some(self.string()?) };
+        let record = if flags & HAS_RECORD == 0 { None } else { Some(self.string()?) };
+        Some(ParsedEntry { shared, others, stat, target, record })
     }
 
-    fn number(&mut self) -> io::Result<i64> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let bytes = self.bytes[self.at..].first_chunk()?;
+        self.at += N;
+        Some(*bytes)
+    }
+
+    fn number(&mut self) -> Option<i64> {
         self.array().map(i64::from_le_bytes)
     }
 
-    fn string(&mut self) -> io::Result<Vec<u8>> {
-        let len = self.varint()?.filter(|&len| len <= MAX_TEXT_BYTES).ok_or_else(malformed)?;
-        let mut bytes = vec![0; len as usize];
-        self.reader.read_exact(&mut bytes)?;
+    fn varint(&mut self) -> Option<u64> {
+        let (number, len) = varint::read(&self.bytes[self.at..]).ok()?;
         self.at += len;
-        Ok(bytes)
+        Some(number)
     }
 
-    /// A number of seven bits a byte; None at the end of the file.
-    fn varint(&mut self) -> io::Result<Option<u64>> {
-        let mut bytes = [0; varint::MAX_LEN];
-        for count in 0..bytes.len() {
-            if count == 0 && self.reader.fill_buf()?.is_empty() {
-                return Ok(None);
-            }
-            [bytes[count]] = self.array()?;
-            if bytes[count] < 0x80 {
-                return varint::read(&bytes[..=count]).map(|(number, _)| Some(number)).map_err(|_| malformed());
-            }
-        }
-        Err(malformed())
+    fn string(&mut self) -> Option<Range<usize>> {
+        let len = self.varint().filter(|&len| len <= MAX_TEXT_BYTES)? as usize;
+        let start = self.at;
+        self.at += self.bytes[start..].get(..len)?.len();
+        Some(start..self.at)
     }
 }
 
@@ -280,14 +351,16 @@ impl StatEntries {
 pub fn write(file: &Path, header: &Header, hashed: &Hashed, recorded: Recorded) -> io::Result<()> {
     let top = hashed.top_record(recorded).ok().flatten();
     let mut writer = StatWriter::create(file, header, top.as_ref().map_or(&[], |record| record.target.as_bytes()))?;
-    for index in 0..hashed.survey.entries.count() {
+    let mut cursor = hashed.survey.entries.cursor();
+    while let Some(index) = cursor.index() {
         let target = hashed.targets.get(index);
         let record = hashed.record(index, recorded).ok().flatten().map(|record| record.target);
         if target.is_some() || record.is_some() {
             let stat = target.map(|_| Stat::of(&hashed.now(index)));
-            let path = hashed.survey.entries.path(index).into_os_string().into_encoded_bytes();
-            writer.push(&path, stat, [target.as_ref(), record.as_ref()].map(|cid| cid.map(Cid::as_bytes)))?;
+            let cids = [target.as_ref(), record.as_ref()].map(|cid| cid.map(Cid::as_bytes));
+            writer.push(cursor.path(), stat, cids)?;
         }
+        cursor.advance();
     }
     writer.finish()
 }
@@ -466,29 +539,27 @@ fn merge(file: &Arc<File>, ends: &[u64], writer: &mut StatWriter) -> io::Result<
     let starts = [0].into_iter().chain(ends.iter().copied());
     let mut heap = BinaryHeap::new();
     for (start, &end) in starts.zip(ends) {
-        let mut entries = StatEntries::new(file, start..end, RUN_BUFFER_BYTES);
-        heap.extend(entries.next()?.map(|entry| Reverse(Next { entry, entries })));
+        let mut run = StatEntries::new(file, start..end, RUN_BUFFER_BYTES);
+        if run.advance()? {
+            heap.push(Reverse(Next(run)));
+        }
     }
     while let Some(mut first) = heap.peek_mut() {
-        let Next { entry, entries } = &mut first.0;
-        writer.push(&entry.path, entry.stat, [entry.target.as_ref().map(Cid::as_bytes), None])?;
-        match entries.next()? {
-            Some(next) => *entry = next,
-            None => _ = std::collections::binary_heap::PeekMut::pop(first),
+        let Reverse(Next(run)) = &mut *first;
+        writer.push(&run.path, run.stat, [run.target_bytes(), None])?;
+        if !run.advance()? {
+            _ = std::collections::binary_heap::PeekMut::pop(first);
         }
     }
     Ok(())
 }
 
-/// The next entry of a run, by which runs are ordered, and those after it.
-struct Next {
-    entry: StatEntry,
-    entries: StatEntries,
-}
+/// A run at its next entry, by which runs are ordered.
+struct Next(StatEntries);
 
 impl Ord for Next {
     fn cmp(&self, other: &Self) -> Ordering {
-        compare(&self.entry.path, &other.entry.path)
+        compare(&self.0.path, &other.0.path)
     }
 }
 
@@ -506,120 +577,11 @@ impl PartialEq for Next {
 
 impl Eq for Next {}
 
-/// The entries of a survey joined with those of a cache, by path.
-pub(crate) struct Joined<'a> {
-    survey: &'a Survey,
-    next: usize,
-    /// The path of the next entry of the survey, if there is one.
-    path: Vec<u8>,
-    old: Option<StatEntries>,
-    pending: Option<StatEntry>,
-}
-
-/// A path's place in the survey, and what was known of it; at least one of the two.
-type Pair = (Option<usize>, Option<StatEntry>);
-
-impl<'a> Joined<'a> {
-    /// # Errors
-    /// [`Error::Damaged`] if the cache cannot be read.
-    pub fn new(survey: &'a Survey, cache: Option<&StatFile>) -> Result<Self> {
-        let old = cache.map(StatFile::entries);
-        let mut joined = Self { survey, next: 0, path: Vec::new(), old, pending: None };
-        joined.find_path();
-        joined.read_old()?;
-        Ok(joined)
-    }
-
-    /// The next path, in key order.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`] if the cache cannot be read.
-    pub fn next(&mut self) -> Result<Option<Pair>> {
-        let is_there = self.next < self.survey.entries.count();
-        let order = match &self.pending {
-            Some(old) if is_there => compare(&self.path, &old.path),
-            Some(_) => Ordering::Greater,
-            None if is_there => Ordering::Less,
-            None => return Ok(None),
-        };
-        let index = (order != Ordering::Greater).then_some(self.next);
-        let old = if order == Ordering::Less { None } else { self.pending.take() };
-        if index.is_some() {
-            self.next += 1;
-            self.find_path();
-        }
-        if old.is_some() {
-            self.read_old()?;
-        }
-        Ok(Some((index, old)))
-    }
-
-    fn find_path(&mut self) {
-        self.path.clear();
-        // Paths are compared with those of the cache only.
-        if self.old.is_some() && self.next < self.survey.entries.count() {
-            self.path.extend_from_slice(self.survey.entries.path(self.next).as_os_str().as_bytes());
-        }
-    }
-
-    fn read_old(&mut self) -> Result<()> {
-        self.pending = match &mut self.old {
-            Some(old) => old.next().map_err(unreadable)?,
-            None => None,
-        };
-        Ok(())
-    }
-}
-
-fn unreadable(error: io::Error) -> Error {
-    Error::damaged(format!("the cache of files' states cannot be read: {error}"))
-}
-
 /// The order of the keys of two paths: a folder comes before what is in it, and that before the folder's siblings.
-fn compare(a: &[u8], b: &[u8]) -> Ordering {
+pub(crate) fn compare(a: &[u8], b: &[u8]) -> Ordering {
+    if a == b {
+        return Ordering::Equal;
+    }
     let key = |byte: &u8| if *byte == b'/' { 0 } else { *byte };
     a.iter().map(key).cmp(b.iter().map(key))
-}
-
-/// A path, and its targets before and after.
-pub type Change = (String, Option<Cid>, Option<Cid>);
-
-/// The changes of the folder's map and of its map of attributes since the cache was written; None if there are more
-/// than `most`. Those of attributes are left out if nothing is recorded. O(entries).
-///
-/// # Errors
-/// [`Error::Damaged`] if the cache cannot be read; [`Error::Input`] if a record is too long.
-pub fn changes(hashed: &Hashed, cache: &StatFile, recorded: Recorded, most: usize) -> Result<Option<[Vec<Change>; 2]>> {
-    let mut found = [Vec::new(), Vec::new()];
-    let before = cache.header.top_record().filter(|_| !recorded.is_nothing());
-    let after = hashed.top_record(recorded)?.map(|record| record.target);
-    if before != after {
-        found[1].push((RESERVED_NAME.to_owned(), before, after));
-    }
-    let mut joined = Joined::new(&hashed.survey, Some(cache))?;
-    while let Some((index, old)) = joined.next()? {
-        let of_old = |old: StatEntry| ([old.target, old.record.filter(|_| !recorded.is_nothing())], Some(old.path));
-        let (before, path) = old.map_or(([None; 2], None), of_old);
-        let mut after = [None; 2];
-        if let Some(index) = index {
-            after = [hashed.targets.get(index), hashed.record(index, recorded)?.map(|record| record.target)];
-        }
-        if before == after {
-            continue;
-        }
-        let path = match (path, index) {
-            (Some(path), _) => String::from_utf8_lossy(&path).into_owned(),
-            (None, Some(index)) => hashed.survey.entries.path(index).to_string_lossy().into_owned(),
-            (None, None) => continue,
-        };
-        for ((changes, before), after) in found.iter_mut().zip(before).zip(after) {
-            if before != after {
-                changes.push((path.clone(), before, after));
-            }
-        }
-        if found.iter().map(Vec::len).sum::<usize>() > most {
-            return Ok(None);
-        }
-    }
-    Ok(Some(found))
 }

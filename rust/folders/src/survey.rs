@@ -12,7 +12,7 @@ use rustix::fs::{FileType, Stat};
 
 use crate::beneath::{self, Beneath};
 use crate::contents;
-use crate::entries::{EntryKind, FileState, FolderDraft, FolderItems, Inventory};
+use crate::entries::{Counts, EntryKind, FileState, FolderDraft, FolderItems, Inventory};
 use crate::ignores::{Excludes, Rules};
 use crate::walk::{self, Skip, Unmapped, Walked};
 use crate::watch::Watch;
@@ -32,19 +32,6 @@ pub struct Survey {
     pub left_out: Vec<Skip>,
     /// How many entries of each kind there are.
     pub counts: Counts,
-}
-
-/// The numbers of entries.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Counts {
-    /// Files.
-    pub files: u64,
-    /// Symbolic links.
-    pub links: u64,
-    /// Folders, without the top one.
-    pub folders: u64,
-    /// The sum of the files' sizes when they were found.
-    pub bytes: u64,
 }
 
 /// What a survey is for: which files of patterns count, and what becomes of that which no map has.
@@ -137,17 +124,7 @@ impl Survey {
     fn new(top: PathBuf, folder: Option<(Beneath, Stat)>, found: Walked) -> Self {
         let (beneath, state) = folder.unzip();
         let Walked { entries, skips, left_out } = found;
-        let mut counts = Counts::default();
-        for index in 0..entries.count() {
-            match entries.kind(index) {
-                EntryKind::File => {
-                    counts.files += 1;
-                    counts.bytes = counts.bytes.saturating_add(entries.state(index).size);
-                }
-                EntryKind::Link => counts.links += 1,
-                EntryKind::Folder => counts.folders += 1,
-            }
-        }
+        let counts = entries.counts();
         Self { top, beneath, state, entries, skips, left_out, counts }
     }
 

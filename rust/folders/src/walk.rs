@@ -258,9 +258,10 @@ impl<W: Watch> Walk<'_, W> {
         let ignores = self.excludes.enter(&at, draft.names(), job.ignores.clone());
         let ignores = ignores.map_err(|error| (path.to_path_buf(), error))?;
         let (mut left_out, mut skips, mut failure) = (Vec::new(), Vec::new(), None);
+        let mut below = job.below.join("name");
         let folder = draft.finish(job.above, |name, kind| {
             let name = OsStr::from_bytes(name);
-            let below = job.below.join(name);
+            below.set_file_name(name);
             if let Some(why) = self.excludes.reason(ignores.as_deref(), &below, name, kind == EntryKind::Folder) {
                 left_out.push(Skip { file: path.join(name), why });
                 return false;

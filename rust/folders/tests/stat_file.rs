@@ -78,3 +78,18 @@ fn a_file_whose_times_a_later_change_could_have_is_not_known() {
         assert_eq!(known(&file).len(), usize::from(is_known), "{mtime} {ctime}");
     }
 }
+
+#[test]
+fn entries_that_are_longer_than_what_is_read_at_once_come_back() {
+    let home = tempfile::tempdir().expect("a folder");
+    let file = home.path().join("cache");
+    let path = |number: u64| format!("{number:03}{}", "x".repeat(number as usize * 400));
+    for run_files in [None, Some(9)] {
+        let mut sorter = StatSorter::new(home.path().to_path_buf(), run_files);
+        for number in (0..160).rev() {
+            sorter.add(path(number).as_bytes(), stat(number, 7, 7), &target(number)).expect("added");
+        }
+        sorter.write(&file, &header(100)).expect("written");
+        assert_eq!(known(&file), (0..160).map(|number| (path(number), number)).collect::<Vec<_>>(), "{run_files:?}");
+    }
+}

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use core::{Cid, Suite};
 use coregw_core as core;
+use coregw_folders::changes;
 use coregw_folders::hashed::{Hashed, Recorded, Totals};
 use coregw_folders::parallel::locked;
 use coregw_folders::reading::Reading;
@@ -248,7 +249,12 @@ impl FolderUpload {
     ///     InvalidInput: If `attributes` is unknown, or an entry's extended attributes take more than 1 MiB.
     #[pyo3(signature = (attributes = "all", owner = false), text_signature = "($self, attributes='all', owner=False)")]
     fn roots<'py>(&self, py: Python<'py>, attributes: &str, owner: bool) -> PyResult<RootsTuple<'py>> {
-        roots_by(py, attributes, owner, |recorded, signals| self.reading.hashed().roots(recorded, signals))
+        roots_by(py, attributes, owner, |recorded, signals| {
+            let hashed = self.reading.hashed();
+            let known = self.cache.as_ref().map(|cache| changes::unchanged_roots(&hashed, cache, recorded));
+            // A cache that cannot be read any more is no reason to fail.
+            known.and_then(Result::ok).flatten().map_or_else(|| hashed.roots(recorded, signals), Ok)
+        })
     }
 
     /// Return what has changed since the folder was added last: paths with the targets before and after. O(entries).
@@ -275,8 +281,8 @@ impl FolderUpload {
         let recorded = call(|| Recorded::new(attributes, owner))?;
         let Some(cache) = &self.cache else { return Ok(None) };
         let found =
-            detach::run(py, Work::Unbounded, || stat_file::changes(&self.reading.hashed(), cache, recorded, most))?;
-        let tuple = |(path, before, after): stat_file::Change| {
+            detach::run(py, Work::Unbounded, || changes::changes(&self.reading.hashed(), cache, recorded, most))?;
+        let tuple = |(path, before, after): changes::Change| {
             (path, before.map(|target| text(py, &target)), after.map(|target| text(py, &target)))
         };
         Ok(found.map(|found| {
