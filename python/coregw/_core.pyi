@@ -2296,6 +2296,14 @@ class ReadBatch(NamedTuple):
     chunks: list[tuple[bytes, int, int]]
     """Parts of payloads: the binary multihash, the start, and the end (exclusive)."""
 
+class WriteBatch(NamedTuple):
+    """What is written to a store at once."""
+
+    id: int
+    """What `StoreWrites.done` and `StoreWrites.fail` are told."""
+    payloads: list[tuple[bytes, bytes]]
+    """Short payloads: the binary multihash and the bytes of each."""
+
 class RouteTotals(NamedTuple):
     """What was counted of one method of one route."""
 
@@ -2451,11 +2459,46 @@ class StoreReads:
         """How many batches were taken, and how many pages were read. O(1)."""
 
 @final
+class StoreWrites:
+    """What hot requests write to a store: a queue, from which threads of the caller take batches.
+
+    >>> writes = StoreWrites()
+    >>> writes.close()
+    >>> writes.next() is None
+    True
+    """
+
+    def __new__(cls) -> StoreWrites: ...
+    def next(self) -> WriteBatch | None:
+        """Wait, with the GIL released, until something is to be written, and take all that waits, up to a size.
+
+        Returns:
+            A `WriteBatch`, of which `done` or `fail` is told; None when the queue was closed.
+        """
+    def done(self, batch: int) -> None:
+        """Say that a batch is durable. An unknown batch is ignored."""
+    def fail(self, batch: int, kind: Literal["unavailable", "full", "internal"], message: str) -> None:
+        """Say why nothing of a batch was written, or may have been. An unknown batch is ignored.
+
+        Args:
+            batch: The id of the batch.
+            kind: ``unavailable`` or ``full`` if the store takes nothing at the moment; ``internal`` for a failure that the
+                caller has logged.
+            message: A sentence for clients.
+
+        Raises:
+            ValueError: If there is no such kind.
+        """
+    def close(self) -> None:
+        """End the queue: what waits fails, and `next` returns None. Idempotent."""
+
+@final
 class Front:
     """The server of a gateway: it answers hot reads, and hands everything else to an application on a Unix socket.
 
     Args:
         reads: What hot requests read from the store.
+        writes: Takes the short payloads that are stored.
         cache: What is known about the store.
         limits: How much clients may have, and how long they may take.
         hosts: As of `Origins`.
@@ -2466,18 +2509,21 @@ class Front:
         codes: The statuses of all codes of errors.
         fields: Names and values of the header fields of all answers.
         upstream: The path of the application's socket.
+        write_tokens: The SHA-256 digests of the bearer tokens whose holders may write; None if everybody may. Other
+            requests that write are the application's.
         read_only: Whether nothing is renewed when clients ask which payloads are held.
         hot: Whether hot reads are answered here; otherwise the application answers all requests.
         access_log: Whether each answer is logged.
 
     Raises:
         InvalidInput: If one of the hosts is not a host name, or one of the proxies is neither an address nor a network.
-        ValueError: If a header field is malformed.
+        ValueError: If a header field is malformed, or a digest does not have 32 bytes.
     """
 
     def __new__(
         cls,
         reads: StoreReads,
+        writes: StoreWrites,
         cache: PageCache,
         limits: FrontLimits,
         hosts: str,
@@ -2487,6 +2533,7 @@ class Front:
         codes: Mapping[str, int],
         fields: Sequence[tuple[str, str]],
         upstream: str | os.PathLike[str],
+        write_tokens: Sequence[Buffer] | None = None,
         read_only: bool = False,
         hot: bool = True,
         access_log: bool = False,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from coregw import InvalidInput
-from coregw._core import Front, FrontLimits, Listener, PageCache, StoreReads
+from coregw._core import Front, FrontLimits, Listener, PageCache, StoreReads, StoreWrites
 from coregw.errors import ERROR_CODES
 
 LIMITS = FrontLimits(
@@ -76,7 +76,7 @@ def new_front(reads: StoreReads, cache: PageCache, upstream: Path, **changed: ob
         "codes": {code: row.status for code, row in ERROR_CODES.items()},
         "fields": [("x-content-type-options", "nosniff")],
     }
-    return Front(reads, cache, LIMITS, upstream=upstream, **named | changed)  # type: ignore[arg-type]
+    return Front(reads, StoreWrites(), cache, LIMITS, upstream=upstream, **named | changed)  # type: ignore[arg-type]
 
 
 @contextmanager

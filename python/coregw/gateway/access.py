@@ -145,6 +145,11 @@ class AccessToken:
         value = (os.environ if environ is None else environ).get(variable)
         return cls(variable, value) if value else None
 
+    @property
+    def digest(self) -> bytes:
+        """Its SHA-256 digest, by which others know it without seeing it."""
+        return hashlib.sha256(self._expected).digest()
+
     def matches(self, given: bytes) -> bool:
         """Whether the token of a request is this one, in a time that depends on lengths only."""
         return hmac.compare_digest(given, self._expected)

@@ -1,7 +1,8 @@
 """The front of a gateway: connections and hot reads in Rust, and uvicorn behind it for everything else.
 
 ```
-sockets -> Front (threads of its own, no GIL) -> hot read  -> StoreReads -> threads here -> the store
+sockets -> Front (threads of its own, no GIL) -> hot reads  -> StoreReads  -> threads here -> the store
+                                              -> hot writes -> StoreWrites -> a thread here -> the store
                                               -> other requests -> a private Unix socket -> uvicorn -> the application
 ```
 
@@ -22,10 +23,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from coregw._core import Certificate, Front, FrontLimits, Listener, ReadBatch, StoreReads
+from coregw._core import Certificate, Front, FrontLimits, Listener, ReadBatch, StoreReads, StoreWrites
 from coregw.concurrency import beside, usable_cores
 from coregw.engine.pages import INCOMPLETE
-from coregw.errors import ERROR_CODES, CoregwError, PayloadNotFound, StoreDamaged, Unavailable
+from coregw.errors import ERROR_CODES, CoregwError, PayloadNotFound, StorageFull, StoreDamaged, Unavailable
+from coregw.gateway.access import AccessToken
 from coregw.gateway.context import Gateway
 from coregw.gateway.listener import UPSTREAM_IDLE_SECONDS, serving
 from coregw.gateway.logs import log_hot_request
@@ -69,6 +71,7 @@ async def serve_front(
     listener: Listener,
     certificate: Certificate | None = None,
     *,
+    write_token: AccessToken | None = None,
     hot: bool = True,
 ) -> AsyncIterator[RunningFront]:
     """Serve clients while the context is active; at its end the requests in progress are finished.
@@ -81,23 +84,25 @@ async def serve_front(
         headers: Those of all answers.
         listener: The socket for clients.
         certificate: With one, clients connect by TLS.
-        hot: Whether it answers hot reads; otherwise all requests are the application's.
+        write_token: The token of those who may write; None if everybody may.
+        hot: Whether it answers hot requests; otherwise all requests are the application's.
 
     Raises:
         Unavailable: If the private socket cannot be created.
     """
     engine, limits = gateway.engine, gateway.limits
-    reads = StoreReads(engine.cache, isinstance(engine.store, GuidedStore))
+    reads, writes = StoreReads(engine.cache, isinstance(engine.store, GuidedStore)), StoreWrites()
     async with AsyncExitStack() as stack:
         private, path = stack.enter_context(_listen_in_private())
         patience = gateway.settings.shutdown_seconds
         await stack.enter_async_context(serving(private, app, patience=patience, is_private=True))
-        front = _new_front(gateway, reads, headers, path, hot=hot)
+        front = _new_front(gateway, reads, writes, headers, path, write_token, hot=hot)
         loop = asyncio.get_running_loop()
         visit = _visit_of(engine.store, reads.small_payload_bytes, loop)
-        readers = limits.store_threads if hot else 0
-        pool = stack.enter_context(ThreadPoolExecutor(readers + 2, "coregw-front"))
+        readers, writers = (limits.store_threads, 1) if hot else (0, 0)
+        pool = stack.enter_context(ThreadPoolExecutor(readers + writers + 2, "coregw-front"))
         helpers = [loop.run_in_executor(pool, _read_store, reads, visit) for _ in range(readers)]
+        helpers += [loop.run_in_executor(pool, _write_store, writes, engine.store, loop) for _ in range(writers)]
         helpers.append(loop.run_in_executor(pool, _write_log, front))
         ended = loop.run_in_executor(pool, front.serve, [listener], float(patience), certificate)
         try:
@@ -105,11 +110,19 @@ async def serve_front(
                 yield RunningFront(front, reads)
         finally:
             reads.close()
+            writes.close()
             await asyncio.wait(helpers)
 
 
 def _new_front(
-    gateway: Gateway, reads: StoreReads, headers: Sequence[tuple[bytes, bytes]], upstream: str, *, hot: bool
+    gateway: Gateway,
+    reads: StoreReads,
+    writes: StoreWrites,
+    headers: Sequence[tuple[bytes, bytes]],
+    upstream: str,
+    write_token: AccessToken | None,
+    *,
+    hot: bool,
 ) -> Front:
     settings, limits = gateway.settings, gateway.limits
     of_front = FrontLimits(
@@ -144,6 +157,7 @@ def _new_front(
     )
     return Front(
         reads,
+        writes,
         gateway.engine.cache,
         of_front,
         hosts=settings.hosts,
@@ -153,6 +167,7 @@ def _new_front(
         codes={code: row.status for code, row in ERROR_CODES.items()},
         fields=[(name.decode(), value.decode()) for name, value in headers],
         upstream=upstream,
+        write_tokens=None if write_token is None else [write_token.digest],
         read_only=settings.read_only,
         hot=hot and not is_traced(),  # the application traces
         access_log=settings.access_log,
@@ -190,6 +205,26 @@ def _write_log(front: Front) -> None:
     while lines := front.take_log():
         for line in lines:
             log_hot_request(line)
+
+
+# --- writes to the store ----------------------------------------------------------------------------------------------
+
+
+def _write_store(writes: StoreWrites, store: Store, loop: asyncio.AbstractEventLoop) -> None:
+    """Store batches of payloads until there are no more, in a thread."""
+    while (batch := writes.next()) is not None:
+        try:
+            asyncio.run_coroutine_threadsafe(store.put_payloads(batch.payloads), loop).result()
+        except StorageFull as error:
+            writes.fail(batch.id, "full", error.message)
+        except Unavailable as error:
+            writes.fail(batch.id, "unavailable", error.message)
+        except Exception:
+            logger.exception("payloads cannot be stored")
+            writes.fail(batch.id, "internal", "")
+        else:
+            writes.done(batch.id)
+        del batch  # do not keep its payloads in memory until the next one comes
 
 
 # --- reads of the store -----------------------------------------------------------------------------------------------

@@ -238,7 +238,9 @@ class GatewayServer:
                     gateway = Gateway.over(engine, settings, limits)
                     app = traced(create_app_over(gateway, token, self._write_token))
                     headers = response_headers(settings.allow_origin)("/")
-                    async with serve_front(gateway, app, headers, listener, self._certificate) as running:
+                    async with serve_front(
+                        gateway, app, headers, listener, self._certificate, write_token=self._write_token
+                    ) as running:
                         sources.append(front_source(running.front, running.reads, gateway))
                         self._announce(listener)
                         try:

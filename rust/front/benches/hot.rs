@@ -19,13 +19,14 @@ use coregw_core::{Arcs, Cid, Key, PageCache, RootCid, Snapshot, Suite};
 use coregw_front::budget::{Arriving, Budget, Capacity};
 use coregw_front::counts::RequestLog;
 use coregw_front::driver::{Driver, DriverLimits};
-use coregw_front::gateway::{Gateway, GatewayParts};
+use coregw_front::gateway::{Gateway, GatewayParts, Writers};
 use coregw_front::hot::BodyLimits;
 use coregw_front::peers::{LOOPBACK, Proxies};
 use coregw_front::proxy::{Application, Upstream};
 use coregw_front::reads::Reads;
 use coregw_front::server::{Answer, Listener, Server, Service};
 use coregw_front::tls::Tls;
+use coregw_front::writes::Writes;
 use coregw_ops::{Operation, Progress};
 use futures_util::future::join_all;
 use http::{HeaderName, HeaderValue, Request, Response};
@@ -87,6 +88,8 @@ fn gateway(cache: &Arc<PageCache>) -> Gateway<Application> {
     let limits = DriverLimits { node_budget: 2000, max_nodes: 1_000_000, patience: LONG, long_queries: 4, threads: 1 };
     let proxies = Arc::new(Proxies::new(LOOPBACK).expect("networks"));
     let parts = GatewayParts {
+        writes: Writes::new(),
+        writers: Writers::Anybody,
         driver: Arc::new(Driver::new(Arc::clone(cache), reads, limits)),
         limits: BodyLimits { json: 1 << 20, verify: 1 << 20, resolve_batch: 1 << 20, batch_answer: 1 << 20 },
         budget: Budget::new(Capacity { total: 64 << 20, per_address: 32 << 20, largest: 16 << 20 }, proxies),

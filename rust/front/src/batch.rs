@@ -53,6 +53,8 @@ pub struct Found {
 pub enum Failure {
     /// The store does not answer, or is closed: all requests of the batch learn that.
     Unavailable(String),
+    /// The store has no room.
+    Full(String),
     /// Something stored is damaged.
     Damaged(String),
     /// A payload is not held any more.

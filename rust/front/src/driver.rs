@@ -395,6 +395,7 @@ impl Problem {
     pub(crate) fn of_failure(failure: Failure) -> Self {
         match failure {
             Failure::Unavailable(message) => Problem::new("unavailable", message),
+            Failure::Full(message) => Problem::new("storage_full", message),
             Failure::NotFound(message) => Problem::new("payload_not_found", message),
             Failure::Damaged(message) => Problem::failed(message),
             Failure::Internal => Problem::internal(),

@@ -9,10 +9,14 @@ use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use coregw_core::Digest;
+use coregw_core::codec::Codec;
+use coregw_core::payload::{self, Function};
 use coregw_ops::ForEach;
 use futures_util::stream::poll_fn;
+use http::header::AUTHORIZATION;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Method, Request, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Body, Frame};
 
@@ -25,6 +29,7 @@ use crate::problem::Error;
 use crate::problem::{Codes, Problem};
 use crate::routes::{self, Hot, Route};
 use crate::server::{Answer, Service};
+use crate::writes::{SHORT_PAYLOAD_BYTES, Writes};
 
 const VERIFICATION_ROLE: HeaderName = HeaderName::from_static("x-core-verification-role");
 const MAX_ID_BYTES: usize = 128;
@@ -33,6 +38,10 @@ const MAX_ID_BYTES: usize = 128;
 pub struct GatewayParts {
     /// Drives queries.
     pub driver: Arc<Driver>,
+    /// Takes what is written.
+    pub writes: Arc<Writes>,
+    /// Who may write, as far as the front knows: the application answers others.
+    pub writers: Writers,
     /// Bounds of bodies.
     pub limits: BodyLimits,
     /// The memory of the bodies of requests.
@@ -55,12 +64,36 @@ pub struct GatewayParts {
     pub for_each: ForEach,
 }
 
+/// Who may write.
+#[derive(Debug, Clone)]
+pub enum Writers {
+    /// Everybody.
+    Anybody,
+    /// Whoever holds a bearer token with one of these SHA-256 digests.
+    Holders(Vec<Digest>),
+}
+
+impl Writers {
+    fn have(&self, headers: &HeaderMap) -> bool {
+        let Writers::Holders(digests) = self else { return true };
+        let mut given = headers.get_all(AUTHORIZATION).iter();
+        let (Some(credentials), None) = (given.next(), given.next()) else { return false };
+        let Some((scheme, token)) = credentials.to_str().ok().and_then(|text| text.split_once(' ')) else {
+            return false;
+        };
+        let token = token.trim_matches(' ').as_bytes();
+        let Ok(named) = payload::cid(token, Codec::RAW, Function::Sha2_256) else { return false };
+        scheme.eq_ignore_ascii_case("bearer") && digests.iter().any(|digest| digest.0 == *named.digest())
+    }
+}
+
 /// Answers hot requests, and hands the others to `C`.
 pub struct Gateway<C> {
     routes: HotRoutes,
     codes: Codes,
     fields: Vec<(HeaderName, HeaderValue)>,
     log: Arc<RequestLog>,
+    writers: Writers,
     is_read_only: bool,
     answers_hot: bool,
     ids: RequestIds,
@@ -70,11 +103,12 @@ pub struct Gateway<C> {
 impl<C: Service> Gateway<C> {
     /// A gateway before an application.
     pub fn new(parts: GatewayParts, cold: C) -> Self {
-        let GatewayParts { driver, limits, budget, counts, for_each, codes, fields, log, .. } = parts;
+        let GatewayParts { driver, writes, writers, limits, budget, counts, for_each, codes, fields, log, .. } = parts;
         let sender = Sender::new(driver, parts.payload_cache_bytes);
-        let routes = HotRoutes { sender, limits, budget, counts, log: Arc::clone(&log), for_each };
+        let log_of_routes = Arc::clone(&log);
+        let routes = HotRoutes { sender, writes, limits, budget, counts, log: log_of_routes, for_each };
         let (is_read_only, answers_hot) = (parts.is_read_only, parts.answers_hot);
-        Self { routes, codes, fields, log, is_read_only, answers_hot, ids: RequestIds::default(), cold }
+        Self { routes, codes, fields, log, writers, is_read_only, answers_hot, ids: RequestIds::default(), cold }
     }
 
     /// How many calls for queries run on threads for work, or wait for one.
@@ -84,8 +118,12 @@ impl<C: Service> Gateway<C> {
 
     fn hot_route(&self, request: &Request<Arriving>) -> Option<Route> {
         let route = routes::find(request.method().as_str(), request.uri().path())?;
-        let is_hot = self.answers_hot && (route.hot != Hot::CasHas || self.is_read_only);
-        is_hot.then_some(route)
+        let is_hot = match route.hot {
+            Hot::CasHas => self.is_read_only,
+            Hot::CasPut => !self.is_read_only && is_short(request.body()) && self.writers.have(request.headers()),
+            _ => true,
+        };
+        (is_hot && self.answers_hot).then_some(route)
     }
 
     async fn answer_hot(
@@ -175,6 +213,11 @@ impl<C: Service> Service for Gateway<C> {
             }
         }
     }
+}
+
+/// Whether a body declares that it is a short payload.
+fn is_short(body: &Arriving) -> bool {
+    body.size_hint().exact().is_some_and(|length| length <= SHORT_PAYLOAD_BYTES as u64)
 }
 
 /// What is counted of an answer, besides its size.

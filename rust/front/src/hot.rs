@@ -6,11 +6,13 @@ use std::sync::Arc;
 use blake2::digest::consts::U16;
 use blake2::{Blake2b, Digest as _};
 use bytes::Bytes;
+use coregw_core::codec::Codec;
+use coregw_core::payload::{self, Function};
 use coregw_core::{Cid, Digest, Kind, Page, RootCid};
 use coregw_ops::{BatchError, ForEach, MapProofForm, Operation, json};
-use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, VARY};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LOCATION, VARY};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 
 use crate::budget::{Account, Arriving, Budget, read_whole};
 use crate::cars::{self, PageCar, PayloadCar, Report};
@@ -23,6 +25,7 @@ use crate::reads::FoundPage;
 use crate::requests::{Parameters, Refused, check_json, check_payload, is_json, quoted};
 use crate::routes::{Hot, Route};
 use crate::server::Answer;
+use crate::writes::{SHORT_PAYLOAD_BYTES, Writes};
 
 /// The field with the id of a request.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -53,6 +56,7 @@ pub struct BodyLimits {
 pub(crate) struct HotRoutes {
     pub(crate) sender: Sender,
     pub(crate) limits: BodyLimits,
+    pub(crate) writes: Arc<Writes>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) counts: Arc<Counts>,
     pub(crate) log: Arc<RequestLog>,
@@ -87,6 +91,7 @@ impl HotRoutes {
             Hot::ResolveBatch => Box::pin(self.resolve_batch(head, body, client)).await,
             Hot::VerifyResolve => Box::pin(self.verify(head, body, client, coregw_ops::resolve_verdict)).await,
             Hot::VerifyRead => Box::pin(self.verify(head, body, client, coregw_ops::read_verdict)).await,
+            Hot::CasPut => Box::pin(self.put(head, body, client)).await,
             Hot::CasHas => Box::pin(self.has(head, body, client)).await,
             Hot::CasCar => Box::pin(self.payload_car(head, body, client)).await,
             Hot::PagesCar => Box::pin(self.page_car(head, body, client)).await,
@@ -290,6 +295,25 @@ impl HotRoutes {
     async fn send(&self, head: &Parts, content: Content, name: &str) -> Result<Response<Answer>, Problem> {
         let (is_head, etag) = (head.method == Method::HEAD, format!("\"{name}\""));
         self.sender.answer(&head.headers, is_head, content, &etag).await
+    }
+
+    /// Stores a short payload, durably.
+    async fn put(&self, head: &Parts, body: Arriving, client: Option<IpAddr>) -> Result<Response<Answer>, Problem> {
+        let given = Parameters::parse(query(head), &["codec", "hash"])?;
+        let (content_type, coding) = (field(&head.headers, &CONTENT_TYPE), field(&head.headers, &CONTENT_ENCODING));
+        check_payload(content_type.as_deref(), coding.as_deref())?;
+        let codec = Codec::parse(given.get("codec").unwrap_or("raw")).map_err(Problem::of)?;
+        let function = Function::from_name(given.get("hash").unwrap_or("sha2-256")).map_err(Problem::of)?;
+        let (body, account) = self.whole(body, client, SHORT_PAYLOAD_BYTES).await?;
+        let cid = payload::cid(&body, codec, function).map_err(Problem::of)?;
+        if cid.identity().is_none() {
+            let written = self.writes.put(cid.multihash().to_vec(), body, account);
+            written.found().await.map_err(Problem::of_failure)?;
+        }
+        let mut response = typed(format!("{{\"cid\":\"{cid}\"}}").into_bytes(), JSON);
+        *response.status_mut() = StatusCode::CREATED;
+        response.headers_mut().insert(LOCATION, field_value(&format!("/v1/cas/{cid}"))?);
+        Ok(response)
     }
 
     /// Which payloads are held, without renewing them.

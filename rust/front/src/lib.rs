@@ -63,6 +63,8 @@ pub mod routes;
 pub mod server;
 #[cfg(all(unix, feature = "server"))]
 pub mod tls;
+#[cfg(all(unix, feature = "server"))]
+pub mod writes;
 
 /// `text` without optional whitespace (RFC 9110 section 5.6.3) at both ends.
 fn trimmed(text: &[u8]) -> &[u8] {

@@ -56,7 +56,13 @@ impl Wanted {
     }
 }
 
-type ReplyTo<T> = oneshot::Sender<Result<T, Failure>>;
+pub(crate) type ReplyTo<T> = oneshot::Sender<Result<T, Failure>>;
+
+/// What was requested, and where it is sent.
+pub(crate) fn reply<T>() -> (ReplyTo<T>, Reply<T>) {
+    let (to, from) = oneshot::channel();
+    (to, Reply(from))
+}
 
 /// What was requested. Dropped requests are not read.
 #[derive(Debug)]
@@ -72,7 +78,7 @@ impl<T> Reply<T> {
     }
 }
 
-fn closed() -> Failure {
+pub(crate) fn closed() -> Failure {
     Failure::Unavailable("the store is closed".to_owned())
 }
 
@@ -232,18 +238,18 @@ impl Reads {
 
     /// Requests payloads: their sizes, and the bytes of small ones. Together these have about a mebibyte at most.
     pub fn payloads(&self, names: Vec<Multihash>) -> Reply<Vec<Option<HeldPayload>>> {
-        let (reply, found) = oneshot::channel();
-        self.lock().wish(Wish::Payloads { names, reply });
+        let (to, found) = reply();
+        self.lock().wish(Wish::Payloads { names, reply: to });
         self.arrived.notify_one();
-        Reply(found)
+        found
     }
 
     /// Requests the sizes of payloads.
     pub fn sizes(&self, names: Vec<Multihash>) -> Reply<Vec<Option<u64>>> {
-        let (reply, found) = oneshot::channel();
-        self.lock().wish(Wish::Sizes { names, reply });
+        let (to, found) = reply();
+        self.lock().wish(Wish::Sizes { names, reply: to });
         self.arrived.notify_one();
-        Reply(found)
+        found
     }
 
     /// Requests a part of a payload, of at most a mebibyte.

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | POST | `/v1/resolve`, `/v1/resolve/batch`, `/v1/read`, `/v1/map-proof`, `/v1/scan` |
 //! | POST | `/v1/verify/resolve`, `/v1/verify/read` |
+//! | POST | `/v1/cas`, if the payload is short and its client may write |
 //! | POST | `/v1/cas/has`, if it renews nothing; `/v1/cas/car`, `/v1/pages/car` |
 //! | GET, HEAD | `/v1/resolve/{root}`, `/v1/read/{root}`, `/v1/map-proof/{root}`, `/v1/scan/{root}` |
 //! | GET, HEAD | `/v1/cas/{cid}`, `/v1/pages/{digest}`, `/v1/roots/{root}` |
@@ -30,6 +31,8 @@ pub enum Hot {
     VerifyResolve,
     /// Whether a result of a read is proven.
     VerifyRead,
+    /// Storing a payload.
+    CasPut,
     /// Which payloads are held.
     CasHas,
     /// Payloads as a CAR.
@@ -54,7 +57,7 @@ pub enum Hot {
 
 impl Hot {
     /// All of them.
-    pub const ALL: [Hot; 17] = [
+    pub const ALL: [Hot; 18] = [
         Hot::Resolve,
         Hot::ResolveBatch,
         Hot::Read,
@@ -62,6 +65,7 @@ impl Hot {
         Hot::Scan,
         Hot::VerifyResolve,
         Hot::VerifyRead,
+        Hot::CasPut,
         Hot::CasHas,
         Hot::CasCar,
         Hot::PagesCar,
@@ -84,6 +88,7 @@ impl Hot {
             Hot::Scan => "/v1/scan",
             Hot::VerifyResolve => "/v1/verify/resolve",
             Hot::VerifyRead => "/v1/verify/read",
+            Hot::CasPut => "/v1/cas",
             Hot::CasHas => "/v1/cas/has",
             Hot::CasCar => "/v1/cas/car",
             Hot::PagesCar => "/v1/pages/car",

@@ -17,7 +17,7 @@ use coregw_front::counts::{Counts, Event, HistogramSnapshot, Logged, RequestLog}
 use coregw_front::crowd::Shares;
 use coregw_front::driver::{Driver, DriverLimits};
 use coregw_front::framing::Limits;
-use coregw_front::gateway::{Gateway, GatewayParts};
+use coregw_front::gateway::{Gateway, GatewayParts, Writers};
 use coregw_front::guard::Deadlines;
 use coregw_front::hot::BodyLimits;
 use coregw_front::listen;
@@ -29,6 +29,7 @@ use coregw_front::proxy::{Application, Upstream};
 use coregw_front::reads::{Failure, Found, Reads, SMALL_PAYLOAD_BYTES};
 use coregw_front::server::{self, Rules, Server};
 use coregw_front::tls::Tls;
+use coregw_front::writes::Writes;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -273,13 +274,7 @@ impl StoreReads {
     /// Raises:
     ///     ValueError: If there is no such kind.
     fn fail(&self, py: Python<'_>, batch: u64, kind: &str, message: String) -> PyResult<()> {
-        let failure = match kind {
-            "unavailable" => Failure::Unavailable(message),
-            "damaged" => Failure::Damaged(message),
-            "not_found" => Failure::NotFound(message),
-            "internal" => Failure::Internal,
-            _ => return Err(refused("kind", &kind)),
-        };
+        let failure = failure_of(kind, message)?;
         guarded(py, || self.0.supply(batch, Err(failure)))
     }
 
@@ -292,6 +287,71 @@ impl StoreReads {
     #[getter]
     fn figures(&self) -> (u64, u64) {
         self.0.figures()
+    }
+}
+
+/// Why a batch was not read or written.
+fn failure_of(kind: &str, message: String) -> PyResult<Failure> {
+    Ok(match kind {
+        "unavailable" => Failure::Unavailable(message),
+        "full" => Failure::Full(message),
+        "damaged" => Failure::Damaged(message),
+        "not_found" => Failure::NotFound(message),
+        "internal" => Failure::Internal,
+        _ => return Err(refused("kind", &kind)),
+    })
+}
+
+/// What hot requests write to a store: a queue, from which threads of the caller take batches.
+///
+/// >>> writes = StoreWrites()
+/// >>> writes.close()
+/// >>> writes.next() is None
+/// True
+#[pyclass(frozen, module = "coregw._core")]
+pub struct StoreWrites(Arc<Writes>);
+
+#[pymethods]
+impl StoreWrites {
+    #[new]
+    fn new() -> Self {
+        Self(Writes::new())
+    }
+
+    /// Wait, with the GIL released, until something is to be written, and take all that waits, up to a size.
+    ///
+    /// Returns:
+    ///     A `WriteBatch`, of which `done` or `fail` is told; None when the queue was closed.
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(batch) = py.detach(|| self.0.next()) else { return Ok(None) };
+        let payloads: Vec<_> =
+            batch.payloads.iter().map(|(name, bytes)| (PyBytes::new(py, name), PyBytes::new(py, bytes))).collect();
+        tuples::WRITE_BATCH.instance(py, (batch.id, payloads)).map(Some)
+    }
+
+    /// Say that a batch is durable. An unknown batch is ignored.
+    fn done(&self, py: Python<'_>, batch: u64) -> PyResult<()> {
+        guarded(py, || self.0.done(batch, &Ok(())))
+    }
+
+    /// Say why nothing of a batch was written, or may have been. An unknown batch is ignored.
+    ///
+    /// Args:
+    ///     batch: The id of the batch.
+    ///     kind: ``unavailable`` or ``full`` if the store takes nothing at the moment; ``internal`` for a failure that the
+    ///         caller has logged.
+    ///     message: A sentence for clients.
+    ///
+    /// Raises:
+    ///     ValueError: If there is no such kind.
+    fn fail(&self, py: Python<'_>, batch: u64, kind: &str, message: String) -> PyResult<()> {
+        let failure = failure_of(kind, message)?;
+        guarded(py, || self.0.done(batch, &Err(failure)))
+    }
+
+    /// End the queue: what waits fails, and `next` returns None. Idempotent.
+    fn close(&self) {
+        self.0.close();
     }
 }
 
@@ -396,6 +456,7 @@ impl FrontLimits {
 ///
 /// Args:
 ///     reads: What hot requests read from the store.
+///     writes: Takes the short payloads that are stored.
 ///     cache: What is known about the store.
 ///     limits: How much clients may have, and how long they may take.
 ///     hosts: As of `Origins`.
@@ -406,13 +467,15 @@ impl FrontLimits {
 ///     codes: The statuses of all codes of errors.
 ///     fields: Names and values of the header fields of all answers.
 ///     upstream: The path of the application's socket.
+///     write_tokens: The SHA-256 digests of the bearer tokens whose holders may write; None if everybody may. Other
+///         requests that write are the application's.
 ///     read_only: Whether nothing is renewed when clients ask which payloads are held.
 ///     hot: Whether hot reads are answered here; otherwise the application answers all requests.
 ///     access_log: Whether each answer is logged.
 ///
 /// Raises:
 ///     InvalidInput: If one of the hosts is not a host name, or one of the proxies is neither an address nor a network.
-///     ValueError: If a header field is malformed.
+///     ValueError: If a header field is malformed, or a digest does not have 32 bytes.
 #[pyclass(frozen, module = "coregw._core")]
 pub struct Front {
     server: Arc<Server<Gateway<Application>>>,
@@ -427,11 +490,12 @@ pub struct Front {
 #[pymethods]
 impl Front {
     #[new]
-    #[pyo3(signature = (reads, cache, limits, hosts, allow_origin, listens_on, proxies, codes, fields, upstream,
-                        read_only = false, hot = true, access_log = false))]
+    #[pyo3(signature = (reads, writes, cache, limits, hosts, allow_origin, listens_on, proxies, codes, fields, upstream,
+                        write_tokens = None, read_only = false, hot = true, access_log = false))]
     #[allow(clippy::too_many_arguments, reason = "each is a thing of its own")]
     fn new(
         reads: &StoreReads,
+        writes: &StoreWrites,
         cache: &PageCache,
         limits: FrontLimits,
         hosts: &str,
@@ -441,6 +505,7 @@ impl Front {
         codes: BTreeMap<String, u16>,
         fields: Vec<(String, String)>,
         upstream: PathBuf,
+        write_tokens: Option<Vec<BytesLike>>,
         read_only: bool,
         hot: bool,
         access_log: bool,
@@ -456,6 +521,8 @@ impl Front {
             parsed.ok_or_else(|| refused("field", &name))
         });
         let fields: Vec<_> = fields.collect::<PyResult<_>>()?;
+        let digests = |all: Vec<BytesLike>| all.iter().map(|each| digest_of(each)).collect::<PyResult<_>>();
+        let writers = write_tokens.map(digests).transpose()?.map_or(Writers::Anybody, Writers::Holders);
         let codes = Codes::new(codes);
         let counts = Arc::default();
         let log = Arc::new(RequestLog::new(limits.log_bytes, access_log));
@@ -467,6 +534,8 @@ impl Front {
         );
         let parts = GatewayParts {
             driver: Arc::new(Driver::new(Arc::clone(&cache.0), Arc::clone(&reads.0), limits.driver())),
+            writes: Arc::clone(&writes.0),
+            writers,
             limits: limits.bodies(),
             budget: Arc::clone(&budget),
             payload_cache_bytes: limits.payload_cache_bytes,

@@ -80,7 +80,7 @@ mod _core {
     use crate::folders::upload::{FolderLines, FolderUpload, PayloadBatch};
     #[cfg(unix)]
     #[pymodule_export]
-    use crate::front::{Certificate, Front, Listener, Proxies, StoreReads};
+    use crate::front::{Certificate, Front, Listener, Proxies, StoreReads, StoreWrites};
     #[pymodule_export]
     use crate::http::{
         Origins, entity_bytes, is_loopback, is_media_type, negotiate, precondition_status, select_range,

@@ -79,7 +79,7 @@ pub fn scan<'py>(
 }
 
 /// All of them, for the module to export.
-pub static ALL: [&NamedTuple; 16] = [
+pub static ALL: [&NamedTuple; 17] = [
     &APPLIED,
     &ATTRIBUTES,
     &CHANGE,
@@ -96,6 +96,7 @@ pub static ALL: [&NamedTuple; 16] = [
     &ROUTE_TOTALS,
     &SCAN,
     &SURVEY_ENTRY,
+    &WRITE_BATCH,
 ];
 
 /// The result of `Map.apply` and `List.apply`.
@@ -263,6 +264,16 @@ pub static RANGE: NamedTuple = NamedTuple::new(
         ("offset", "The start of the first of them in the list's measure, or None if the range is empty."),
         ("length", "The number of elements of the whole list."),
         ("total_size", "The sum of all measures of the list."),
+    ],
+);
+
+/// What `StoreWrites.next` returns.
+pub static WRITE_BATCH: NamedTuple = NamedTuple::new(
+    "WriteBatch",
+    "What is written to a store at once.",
+    &[
+        ("id", "What `StoreWrites.done` and `StoreWrites.fail` are told."),
+        ("payloads", "Short payloads: the binary multihash and the bytes of each."),
     ],
 );
 

@@ -12,12 +12,13 @@ use coregw_core::PageCache;
 use coregw_front::budget::{Arriving, Budget, Capacity};
 use coregw_front::counts::{Counts, RequestLog};
 use coregw_front::driver::{Driver, DriverLimits};
-use coregw_front::gateway::{Gateway, GatewayParts};
+use coregw_front::gateway::{Gateway, GatewayParts, Writers};
 use coregw_front::hot::BodyLimits;
 use coregw_front::peers::{LOOPBACK, Proxies};
 use coregw_front::problem::Codes;
 use coregw_front::reads::{Failure, Found, Reads};
 use coregw_front::server::{Answer, Listener, Server, Service};
+use coregw_front::writes::Writes;
 use http::{HeaderName, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
@@ -95,12 +96,14 @@ pub struct Options {
     pub node_budget: u64,
     pub patience: Duration,
     pub is_read_only: bool,
+    pub writers: Writers,
     pub has_access_log: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { max_nodes: 1_000_000, node_budget: 2000, patience: SOON, is_read_only: true, has_access_log: false }
+        let (max_nodes, node_budget, writers) = (1_000_000, 2000, Writers::Anybody);
+        Options { max_nodes, node_budget, patience: SOON, is_read_only: true, writers, has_access_log: false }
     }
 }
 
@@ -110,6 +113,7 @@ pub struct Running {
     pub store: Arc<Store>,
     pub cache: Arc<PageCache>,
     pub reads: Arc<Reads>,
+    pub writes: Arc<Writes>,
     pub counts: Arc<Counts>,
     pub log: Arc<RequestLog>,
     pub codes: Codes,
@@ -119,6 +123,7 @@ pub struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.reads.close();
+        self.writes.close();
         self.store.control().is_closed = true;
         self.store.changed.notify_all();
         self.threads.drain(..).for_each(|thread| thread.join().expect("no panic"));
@@ -139,12 +144,15 @@ pub async fn start(stored: Stored, options: Options) -> Running {
         thread::spawn(move || store.serve(&reads))
     });
     let threads = threads.collect();
-    let Options { max_nodes, node_budget, patience, is_read_only, has_access_log } = options;
+    let Options { max_nodes, node_budget, patience, is_read_only, writers, has_access_log } = options;
+    let writes = Writes::new();
     let limits = DriverLimits { node_budget, max_nodes, patience, long_queries: 4, threads: 2 };
     let proxies = Arc::new(Proxies::new(LOOPBACK).expect("networks"));
     let (counts, log, codes) = (Arc::default(), Arc::new(RequestLog::new(1 << 20, has_access_log)), codes());
     let parts = GatewayParts {
         driver: Arc::new(Driver::new(Arc::clone(&cache), Arc::clone(&reads), limits)),
+        writes: Arc::clone(&writes),
+        writers,
         limits: BodyLimits { json: 1 << 20, verify: 1 << 20, resolve_batch: 1 << 20, batch_answer: 16 << 20 },
         budget: Budget::new(Capacity { total: 64 << 20, per_address: 32 << 20, largest: 16 << 20 }, proxies),
         payload_cache_bytes: 16 << 20,
@@ -160,7 +168,7 @@ pub async fn start(stored: Stored, options: Options) -> Running {
     let address = listener.local_addr().expect("an address");
     let server = Server::new(Gateway::new(parts, Cold), rules(SOON));
     tokio::spawn(async move { server.serve(vec![Listener::Tcp(listener)], std::future::pending(), SOON).await });
-    Running { address, store, cache, reads, counts, log, codes, threads }
+    Running { address, store, cache, reads, writes, counts, log, codes, threads }
 }
 
 /// An answer.
@@ -207,6 +215,17 @@ impl Running {
         fields: &[(&str, &str)],
         body: &[u8],
     ) -> Response<hyper::body::Incoming> {
+        self.try_begin(method, target, fields, body).await.expect("an answer")
+    }
+
+    /// The same; None if the connection ends before there is a head.
+    pub async fn try_begin(
+        &self,
+        method: &str,
+        target: &str,
+        fields: &[(&str, &str)],
+        body: &[u8],
+    ) -> Option<Response<hyper::body::Incoming>> {
         let stream = TcpStream::connect(self.address).await.expect("a connection");
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.expect("a connection");
         tokio::spawn(connection);
@@ -215,7 +234,7 @@ impl Running {
             request = request.header(*name, *value);
         }
         let request = request.body(Full::new(Bytes::copy_from_slice(body))).expect("a request");
-        sender.send_request(request).await.expect("an answer")
+        sender.send_request(request).await.ok()
     }
 
     pub async fn get(&self, target: &str) -> Got {

@@ -17,6 +17,7 @@ pub fn codes() -> Codes {
     Codes::new([
         ("invalid_request", 400),
         ("invalid_cid", 400),
+        ("invalid_codec", 400),
         ("invalid_path", 400),
         ("unknown_profile", 400),
         ("kind_mismatch", 400),
@@ -32,6 +33,7 @@ pub fn codes() -> Codes {
         ("misdirected_request", 421),
         ("internal", 500),
         ("unavailable", 503),
+        ("storage_full", 507),
     ])
 }
 

@@ -1,0 +1,176 @@
+//! Hot writes: what shares a batch, what becomes of writes nobody waits for, and which requests are answered by the front.
+#![cfg(unix)]
+
+use std::sync::Arc;
+use std::thread;
+
+use bytes::Bytes;
+use coregw_core::Digest;
+use coregw_core::codec::Codec;
+use coregw_core::payload::{self, Function};
+use coregw_front::budget::{Account, Budget, Capacity};
+use coregw_front::gateway::Writers;
+use coregw_front::peers::Proxies;
+use coregw_front::reads::Failure;
+use coregw_front::writes::{SHORT_PAYLOAD_BYTES, WriteBatch, Writes};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::spawn_blocking;
+
+#[path = "support/gateway.rs"]
+mod gateway;
+#[path = "support/rules.rs"]
+mod rules;
+#[path = "support/store.rs"]
+mod store;
+
+use gateway::{Options, Running, start};
+use store::Stored;
+
+fn budget() -> Arc<Budget> {
+    Budget::new(Capacity { total: 64 << 20, per_address: 64 << 20, largest: 1 << 20 }, Arc::new(Proxies::default()))
+}
+
+fn held(budget: &Arc<Budget>, size: usize) -> Account {
+    let mut account = budget.account(None);
+    account.add(size).expect("room");
+    account
+}
+
+fn names(batch: &WriteBatch) -> Vec<u8> {
+    batch.payloads.iter().map(|(name, _)| name[0]).collect()
+}
+
+#[tokio::test]
+async fn what_waits_shares_a_batch_also_when_its_client_has_left() {
+    let (writes, budget) = (Writes::new(), budget());
+    let put = |name| writes.put(vec![name], Bytes::from_static(b"payload"), held(&budget, 7));
+    let (first, left, third) = (put(1), put(2), put(3));
+    drop(left);
+    let batch = writes.next().expect("three wait");
+    assert_eq!(names(&batch), [1, 2, 3]);
+    let later = put(4);
+    assert_eq!(budget.held(), 28);
+    writes.done(batch.id, &Ok(()));
+    writes.done(batch.id, &Err(Failure::Internal)); // it is over
+    assert_eq!((first.found().await, third.found().await), (Ok(()), Ok(())));
+    assert_eq!(budget.held(), 7);
+    let batch = writes.next().expect("one waits");
+    writes.done(batch.id, &Err(Failure::Full("no room".to_owned())));
+    assert_eq!(later.found().await, Err(Failure::Full("no room".to_owned())));
+    assert_eq!(budget.held(), 0);
+}
+
+#[tokio::test]
+async fn a_batch_is_bounded_and_the_end_of_the_queue_fails_what_was_not_taken() {
+    let (writes, budget) = (Writes::new(), budget());
+    let put = |name| writes.put(vec![name], Bytes::from(vec![0; SHORT_PAYLOAD_BYTES]), held(&budget, 1));
+    let replies: Vec<_> = (0..20).map(put).collect();
+    let batch = writes.next().expect("20 wait");
+    assert_eq!(names(&batch), (0..16).collect::<Vec<_>>()); // a mebibyte
+    writes.close();
+    assert_eq!(writes.next(), None);
+    writes.done(batch.id, &Ok(()));
+    let closed = Err(Failure::Unavailable("the store is closed".to_owned()));
+    for (number, reply) in replies.into_iter().enumerate() {
+        assert_eq!(reply.found().await, if number < 16 { Ok(()) } else { closed.clone() }, "{number}");
+    }
+    assert_eq!(put(0).found().await, closed);
+    assert_eq!(budget.held(), 0);
+}
+
+/// A gateway whose writes have this outcome.
+async fn writing(writers: Writers, outcome: Result<(), Failure>) -> Running {
+    let gateway = start(Stored::default(), Options { is_read_only: false, writers, ..Options::default() }).await;
+    let writes = Arc::clone(&gateway.writes);
+    thread::spawn(move || {
+        while let Some(batch) = writes.next() {
+            writes.done(batch.id, &outcome);
+        }
+    });
+    gateway
+}
+
+#[tokio::test]
+async fn a_short_payload_is_stored_under_its_cid() {
+    let gateway = writing(Writers::Anybody, Ok(())).await;
+    let cases = [
+        ("/v1/cas", Codec::RAW, Function::Sha2_256),
+        ("/v1//%63as?hash=blake3&codec=0x71", Codec::parse("dag-cbor").expect("a codec"), Function::Blake3),
+        ("/v1/cas?hash=identity", Codec::RAW, Function::Identity),
+    ];
+    for (target, codec, function) in cases {
+        let got = gateway.post(target, "hello").await;
+        let cid = payload::cid(b"hello", codec, function).expect("short").text();
+        assert_eq!((got.status, got.text()), (201, &*format!("{{\"cid\":\"{cid}\"}}")), "{target}");
+        assert_eq!(got.field("location"), format!("/v1/cas/{cid}"));
+        assert_eq!(got.field("content-type"), "application/json");
+    }
+    for (target, fields, code) in [
+        ("/v1/cas?codec=nothing", &[][..], (400, "invalid_codec")),
+        ("/v1/cas?hash=md5", &[], (400, "invalid_request")),
+        ("/v1/cas?other=1", &[], (400, "invalid_request")),
+        ("/v1/cas", &[("content-encoding", "gzip")], (415, "unsupported_media_type")),
+    ] {
+        let got = gateway.send("POST", target, fields, b"hello").await;
+        assert_eq!(got.outcome(), (code.0, code.1.to_owned()), "{target}");
+    }
+    let long = "x".repeat(129);
+    assert_eq!(gateway.post("/v1/cas?hash=identity", &long).await.outcome(), (413, "too_large".to_owned()));
+}
+
+#[tokio::test]
+async fn why_nothing_was_stored_is_said() {
+    for (failure, status, code) in [
+        (Failure::Full("no room".to_owned()), 507, "storage_full"),
+        (Failure::Unavailable("later".to_owned()), 503, "unavailable"),
+        (Failure::Internal, 500, "internal"),
+    ] {
+        let gateway = writing(Writers::Anybody, Err(failure)).await;
+        assert_eq!(gateway.post("/v1/cas", "hello").await.outcome(), (status, code.to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn what_the_front_does_not_know_to_be_allowed_or_short_is_the_applications() {
+    let digest = |token: &[u8]| {
+        let named = payload::cid(token, Codec::RAW, Function::Sha2_256).expect("any length");
+        Digest(named.digest().try_into().expect("32 bytes"))
+    };
+    let gateway = writing(Writers::Holders(vec![digest(b"other"), digest(b"secret")]), Ok(())).await;
+    for (fields, is_hot) in [
+        (&[][..], false),
+        (&[("authorization", "Bearer secret")], true),
+        (&[("authorization", "bearer  secret ")], true),
+        (&[("authorization", "Bearer wrong")], false),
+        (&[("authorization", "Bearer")], false),
+        (&[("authorization", "Basic secret")], false),
+        (&[("authorization", "Bearer secret"), ("authorization", "Bearer secret")], false),
+    ] {
+        let got = gateway.send("POST", "/v1/cas", fields, b"hello").await;
+        assert_eq!(got.status == 201, is_hot, "{fields:?} {got:?}");
+        assert!(is_hot || got.text() == "cold POST /v1/cas", "{got:?}");
+    }
+    let open = writing(Writers::Anybody, Ok(())).await;
+    let most = "x".repeat(SHORT_PAYLOAD_BYTES);
+    assert_eq!(open.post("/v1/cas", &most).await.status, 201);
+    assert_eq!(open.post("/v1/cas", &format!("{most}x")).await.text(), "cold POST /v1/cas");
+    let read_only = start(Stored::default(), Options::default()).await;
+    assert_eq!(read_only.post("/v1/cas", "hello").await.text(), "cold POST /v1/cas");
+}
+
+#[tokio::test]
+async fn a_payload_whose_client_leaves_while_it_waits_is_stored() {
+    let gateway = start(Stored::default(), Options { is_read_only: false, ..Options::default() }).await;
+    let mut client = TcpStream::connect(gateway.address).await.expect("a connection");
+    let request = b"POST /v1/cas HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello";
+    client.write_all(request).await.expect("room");
+    let writes = Arc::clone(&gateway.writes);
+    let batch = spawn_blocking(move || writes.next()).await.expect("no panic").expect("one waits");
+    assert_eq!(batch.payloads.len(), 1);
+    client.shutdown().await.expect("it is open");
+    gateway.writes.done(batch.id, &Ok(()));
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).await.expect("an answer");
+    assert!(answer.starts_with(b"HTTP/1.1 201 "), "a half-closed client is answered");
+}
