@@ -14,6 +14,7 @@ use coregw_core::codec::Codec;
 use coregw_core::payload::{self, Function};
 use coregw_core::{Cid, Error, Suite};
 use coregw_folders::FolderRoots;
+use coregw_folders::changes::changes;
 use coregw_folders::contents::Chunk;
 use coregw_folders::hashed::{Hashed, Recorded};
 use coregw_folders::reading::{self, Reading};
@@ -243,18 +244,18 @@ fn a_folder_that_has_not_changed_is_not_read_again() {
     assert!(again.remember(&cache));
     assert!(read(&again).is_empty());
     assert_eq!((again.files_read(), roots(&again)), (0, roots(&first)));
-    assert_eq!(stat_file::changes(&again.hashed(), &cache, recorded(), 10), Ok(Some([Vec::new(), Vec::new()])));
+    assert_eq!(changes(&again.hashed(), &cache, recorded(), 10), Ok(Some([Vec::new(), Vec::new()])));
 
     fs::write(top.path().join("b/c"), "changed").expect("written");
     fs::remove_file(top.path().join("a")).expect("removed");
     let changed = found(top.path());
     assert!(changed.remember(&cache));
     assert_eq!((read(&changed).len(), changed.files_read()), (1, 1));
-    let [files, records] = stat_file::changes(&changed.hashed(), &cache, recorded(), 10).expect("read").expect("few");
+    let [files, records] = changes(&changed.hashed(), &cache, recorded(), 10).expect("read").expect("few");
     let removed = ("a".to_owned(), Some(cid(b"1")), None);
     assert_eq!(files, [removed, ("b/c".to_owned(), Some(cid(b"2")), Some(cid(b"changed")))]);
     assert!(records.iter().all(|(path, before, _)| matches!(&**path, "a" | "b" | "b/c") && before.is_some()));
-    assert_eq!(stat_file::changes(&changed.hashed(), &cache, recorded(), 1), Ok(None));
+    assert_eq!(changes(&changed.hashed(), &cache, recorded(), 1), Ok(None));
 }
 
 #[test]
