@@ -2245,6 +2245,8 @@ class FrontLimits(NamedTuple):
     """The largest batch of resolves."""
     batch_answer_bytes: int
     """The largest answer to a batch of resolves."""
+    payload_bytes: int
+    """The largest payload."""
     node_budget: int
     """Nodes that a query visits before it leaves the thread of its connection."""
     max_nodes: int
@@ -2533,7 +2535,7 @@ class Front:
         codes: Mapping[str, int],
         fields: Sequence[tuple[str, str]],
         upstream: str | os.PathLike[str],
-        write_tokens: Sequence[Buffer] | None = None,
+        write_tokens: Sequence[bytes] | None = None,
         read_only: bool = False,
         hot: bool = True,
         access_log: bool = False,

@@ -40,6 +40,7 @@ LIMITS = FrontLimits(
     verify_body_bytes=1 << 16,
     resolve_batch_body_bytes=1 << 16,
     batch_answer_bytes=1 << 16,
+    payload_bytes=1 << 16,
     node_budget=1000,
     max_nodes=1000,
     operation_seconds=60,

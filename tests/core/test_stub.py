@@ -28,7 +28,12 @@ def of_stub(function: ast.FunctionDef) -> list[tuple[str, object]]:
     names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
     defaults = [ast.literal_eval(default) for default in function.args.defaults]
     required = [inspect.Parameter.empty] * (len(names) - len(defaults))
-    return [pair for pair in zip(names, [*required, *defaults], strict=True) if pair[0] not in {"self", "cls"}]
+    named = [
+        (argument.arg, inspect.Parameter.empty if default is None else ast.literal_eval(default))
+        for argument, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+    ]
+    pairs = [*zip(names, [*required, *defaults], strict=True), *named]
+    return [pair for pair in pairs if pair[0] not in {"self", "cls"}]
 
 
 def of_extension(function: object) -> list[tuple[str, object]]:

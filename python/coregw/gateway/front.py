@@ -148,6 +148,7 @@ def _new_front(
         verify_body_bytes=limits.verify_body_bytes,
         resolve_batch_body_bytes=limits.resolve_batch_body_bytes,
         batch_answer_bytes=limits.batch_answer_bytes,
+        payload_bytes=limits.payload_bytes,
         node_budget=limits.node_budget,
         max_nodes=limits.max_nodes,
         operation_seconds=limits.operation_seconds,

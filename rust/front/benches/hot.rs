@@ -26,7 +26,7 @@ use coregw_front::proxy::{Application, Upstream};
 use coregw_front::reads::Reads;
 use coregw_front::server::{Answer, Listener, Server, Service};
 use coregw_front::tls::Tls;
-use coregw_front::writes::Writes;
+use coregw_front::writes::{SHORT_PAYLOAD_BYTES, Writes};
 use coregw_ops::{Operation, Progress};
 use futures_util::future::join_all;
 use http::{HeaderName, HeaderValue, Request, Response};
@@ -91,7 +91,13 @@ fn gateway(cache: &Arc<PageCache>) -> Gateway<Application> {
         writes: Writes::new(),
         writers: Writers::Anybody,
         driver: Arc::new(Driver::new(Arc::clone(cache), reads, limits)),
-        limits: BodyLimits { json: 1 << 20, verify: 1 << 20, resolve_batch: 1 << 20, batch_answer: 1 << 20 },
+        limits: BodyLimits {
+            json: 1 << 20,
+            verify: 1 << 20,
+            resolve_batch: 1 << 20,
+            batch_answer: 1 << 20,
+            payload: SHORT_PAYLOAD_BYTES,
+        },
         budget: Budget::new(Capacity { total: 64 << 20, per_address: 32 << 20, largest: 16 << 20 }, proxies),
         payload_cache_bytes: 64 << 20,
         codes: codes(),

@@ -29,7 +29,7 @@ use crate::problem::Error;
 use crate::problem::{Codes, Problem};
 use crate::routes::{self, Hot, Route};
 use crate::server::{Answer, Service};
-use crate::writes::{SHORT_PAYLOAD_BYTES, Writes};
+use crate::writes::Writes;
 
 const VERIFICATION_ROLE: HeaderName = HeaderName::from_static("x-core-verification-role");
 const MAX_ID_BYTES: usize = 128;
@@ -120,10 +120,15 @@ impl<C: Service> Gateway<C> {
         let route = routes::find(request.method().as_str(), request.uri().path())?;
         let is_hot = match route.hot {
             Hot::CasHas => self.is_read_only,
-            Hot::CasPut => !self.is_read_only && is_short(request.body()) && self.writers.have(request.headers()),
+            Hot::CasPut => !self.is_read_only && self.is_short(request.body()) && self.writers.have(request.headers()),
             _ => true,
         };
         (is_hot && self.answers_hot).then_some(route)
+    }
+
+    /// Whether a body declares that it is a short payload.
+    fn is_short(&self, body: &Arriving) -> bool {
+        body.size_hint().exact().is_some_and(|length| length <= self.routes.limits.payload as u64)
     }
 
     async fn answer_hot(
@@ -213,11 +218,6 @@ impl<C: Service> Service for Gateway<C> {
             }
         }
     }
-}
-
-/// Whether a body declares that it is a short payload.
-fn is_short(body: &Arriving) -> bool {
-    body.size_hint().exact().is_some_and(|length| length <= SHORT_PAYLOAD_BYTES as u64)
 }
 
 /// What is counted of an answer, besides its size.

@@ -25,7 +25,7 @@ use crate::reads::FoundPage;
 use crate::requests::{Parameters, Refused, check_json, check_payload, is_json, quoted};
 use crate::routes::{Hot, Route};
 use crate::server::Answer;
-use crate::writes::{SHORT_PAYLOAD_BYTES, Writes};
+use crate::writes::Writes;
 
 /// The field with the id of a request.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -50,6 +50,8 @@ pub struct BodyLimits {
     pub resolve_batch: usize,
     /// The answer to a batch of resolves.
     pub batch_answer: usize,
+    /// A payload that is stored here, at most [`SHORT_PAYLOAD_BYTES`](crate::writes::SHORT_PAYLOAD_BYTES).
+    pub payload: usize,
 }
 
 /// What answers hot routes.
@@ -304,7 +306,7 @@ impl HotRoutes {
         check_payload(content_type.as_deref(), coding.as_deref())?;
         let codec = Codec::parse(given.get("codec").unwrap_or("raw")).map_err(Problem::of)?;
         let function = Function::from_name(given.get("hash").unwrap_or("sha2-256")).map_err(Problem::of)?;
-        let (body, account) = self.whole(body, client, SHORT_PAYLOAD_BYTES).await?;
+        let (body, account) = self.whole(body, client, self.limits.payload).await?;
         let cid = payload::cid(&body, codec, function).map_err(Problem::of)?;
         if cid.identity().is_none() {
             let written = self.writes.put(cid.multihash().to_vec(), body, account);

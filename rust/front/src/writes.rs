@@ -29,7 +29,7 @@ pub struct WriteBatch {
     pub payloads: Vec<(Multihash, Bytes)>,
 }
 
-struct Waiting {
+struct NewPayload {
     name: Multihash,
     bytes: Bytes,
     writing: Writing,
@@ -42,17 +42,17 @@ struct Writing {
 }
 
 #[derive(Default)]
-struct Queue {
+struct WriteQueue {
     last_id: u64,
     is_closed: bool,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<NewPayload>,
     in_progress: HashMap<u64, Vec<Writing>>,
 }
 
 /// The writes to one store.
 #[derive(Default)]
 pub struct Writes {
-    state: Mutex<Queue>,
+    state: Mutex<WriteQueue>,
     arrived: Condvar,
 }
 
@@ -75,7 +75,9 @@ impl Writes {
         };
         match refusal {
             Some(failure) => drop(to.send(Err(failure))), // it is held below
-            None => state.waiting.push_back(Waiting { name, bytes, writing: Writing { reply: to, _account: account } }),
+            None => {
+                state.waiting.push_back(NewPayload { name, bytes, writing: Writing { reply: to, _account: account } })
+            }
         }
         drop(state);
         self.arrived.notify_one();
@@ -126,7 +128,7 @@ impl Writes {
         self.arrived.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, WriteQueue> {
         // Nothing in here panics while the state is inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -29,7 +29,7 @@ use coregw_front::proxy::{Application, Upstream};
 use coregw_front::reads::{Failure, Found, Reads, SMALL_PAYLOAD_BYTES};
 use coregw_front::server::{self, Rules, Server};
 use coregw_front::tls::Tls;
-use coregw_front::writes::Writes;
+use coregw_front::writes::{SHORT_PAYLOAD_BYTES, Writes};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -389,6 +389,7 @@ struct FrontLimits {
     verify_body_bytes: usize,
     resolve_batch_body_bytes: usize,
     batch_answer_bytes: usize,
+    payload_bytes: usize,
     node_budget: u64,
     max_nodes: u64,
     operation_seconds: f64,
@@ -421,6 +422,7 @@ impl FrontLimits {
             verify: self.verify_body_bytes,
             resolve_batch: self.resolve_batch_body_bytes,
             batch_answer: self.batch_answer_bytes,
+            payload: self.payload_bytes.min(SHORT_PAYLOAD_BYTES),
         }
     }
 

@@ -217,6 +217,7 @@ pub static FRONT_LIMITS: NamedTuple = NamedTuple::new(
         ("verify_body_bytes", "The largest body of the verify routes."),
         ("resolve_batch_body_bytes", "The largest batch of resolves."),
         ("batch_answer_bytes", "The largest answer to a batch of resolves."),
+        ("payload_bytes", "The largest payload."),
         ("node_budget", "Nodes that a query visits before it leaves the thread of its connection."),
         ("max_nodes", "Nodes that a query, or all of a batch, may visit."),
         ("operation_seconds", "Time that a query may take."),

@@ -15,7 +15,7 @@ import coregw
 import serving
 from coregw.store.memory import MemoryStore
 from tables import rows
-from worker_processes import open_files
+from worker_processes import open_files, until
 
 LINES = {"content-type": "application/x-ndjson"}
 SMALL = {"buffered_bytes": 4 << 20, "roots_body_bytes": 1 << 20}
@@ -125,8 +125,9 @@ def test_limits_end_a_build_and_leave_nothing(
 
 
 def unnamed_files(pid: int) -> int:
-    """The deleted files that a process has open, RocksDB's own aside."""
-    return sum(name.endswith("(deleted)") and ".sst" not in name and ".log" not in name for name in open_files(pid))
+    """The deleted files that a process has open, without RocksDB's own and the socket of the application."""
+    own = (".sst", ".log", "/application ")
+    return sum(name.endswith("(deleted)") and not any(each in name for each in own) for name in open_files(pid))
 
 
 @pytest.mark.slow
@@ -164,11 +165,15 @@ def test_an_aborted_build_gives_back_its_place_and_its_file(tmp_path: Path) -> N
                     b"POST /v1/roots HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-ndjson\r\n"
                     b"Content-Length: 90000000\r\n\r\n" + b"".join(lines(0, 20_000))
                 )
-        while (answer := post(running.url, lines(0, 1000))).status_code == 503:
-            pass  # until the gateway has noticed that the clients are gone
-        assert answer.json() == {"root": root_of(0, 1000)}
-        while unnamed_files(running.popen.pid):
-            pass
+        answers: list[httpx2.Response] = []
+
+        def is_accepted() -> bool:
+            answers.append(post(running.url, lines(0, 1000)))
+            return answers[-1].status_code != 503
+
+        until(is_accepted)  # when the gateway has noticed that the clients are gone
+        assert answers[-1].json() == {"root": root_of(0, 1000)}
+        until(lambda: not unnamed_files(running.popen.pid))
 
 
 @pytest.mark.slow
