@@ -338,8 +338,8 @@ impl StoreWrites {
     ///
     /// Args:
     ///     batch: The id of the batch.
-    ///     kind: ``unavailable`` or ``full`` if the store takes nothing at the moment; ``internal`` for a failure that the
-    ///         caller has logged.
+    ///     kind: ``unavailable`` or ``full`` if the store takes nothing at the moment; ``internal`` for a failure that
+    ///         the caller has logged.
     ///     message: A sentence for clients.
     ///
     /// Raises:
