@@ -105,8 +105,7 @@ impl<C: Service> Gateway<C> {
     pub fn new(parts: GatewayParts, cold: C) -> Self {
         let GatewayParts { driver, writes, writers, limits, budget, counts, for_each, codes, fields, log, .. } = parts;
         let sender = Sender::new(driver, parts.payload_cache_bytes);
-        let log_of_routes = Arc::clone(&log);
-        let routes = HotRoutes { sender, writes, limits, budget, counts, log: log_of_routes, for_each };
+        let routes = HotRoutes { sender, writes, limits, budget, counts, log: Arc::clone(&log), for_each };
         let (is_read_only, answers_hot) = (parts.is_read_only, parts.answers_hot);
         Self { routes, codes, fields, log, writers, is_read_only, answers_hot, ids: RequestIds::default(), cold }
     }

@@ -1,28 +1,17 @@
 //! What [`Framing`] lets pass, by whole inputs, by every way to cut them, and beside httparse.
 
-use coregw_front::framing::{Framing, Limits, Malformed, Part};
+use coregw_front::framing::{Limits, Malformed, Part};
 use proptest::prelude::*;
+
+#[path = "support/pieces.rs"]
+mod pieces;
+
+use pieces::{Passed, passed};
 
 const LIMITS: Limits = Limits { head_bytes: 1024, fields: 8 };
 
-/// What becomes of bytes that arrive in pieces: how many pass, how many requests begin, where it ends, and the fault.
-fn run(pieces: &[&[u8]]) -> (Vec<u8>, u64, Part, Option<Malformed>) {
-    let mut framing = Framing::new(LIMITS);
-    let (mut passed, mut held) = (Vec::new(), Vec::new());
-    for piece in pieces {
-        held.extend_from_slice(piece);
-        loop {
-            let checked = framing.check(&held);
-            passed.extend(held.drain(..checked.passing));
-            if checked.fault.is_some() {
-                return (passed, framing.requests(), Part::Idle, checked.fault); // no part of a request
-            }
-            if !checked.is_complete || held.is_empty() {
-                break;
-            }
-        }
-    }
-    (passed, framing.requests(), framing.part(), None)
+fn run(pieces: &[&[u8]]) -> Passed {
+    passed(LIMITS, pieces.iter().copied())
 }
 
 fn whole(text: &str) -> (u64, Part, Option<Malformed>) {

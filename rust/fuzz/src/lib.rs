@@ -6,6 +6,8 @@ pub mod forge;
 pub mod input;
 #[path = "../../core/tests/support/model.rs"]
 pub mod model;
+#[path = "../../front/tests/support/pieces.rs"]
+pub mod pieces;
 #[path = "../../core/tests/support/reference/mod.rs"]
 pub mod reference;
 #[path = "../../ops/tests/support/store.rs"]

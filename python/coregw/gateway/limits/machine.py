@@ -58,10 +58,12 @@ MANAGEMENT_BYTES: Final = 8 * MIB
 """Memory for the bodies of requests to the management addresses, whose longest is one of `Limits.json_body_bytes`."""
 
 _UNCOUNTED_SHARE: Final = 8
-_GC_FILTER_SHARE: Final = 32
 _CONNECTION_BYTES: Final = 16 * KIB
 """One part in this many of the memory, and at least this much for each connection, is for what no budget counts:
 sockets and their buffers, and gaps between what is allocated."""
+
+_GC_FILTER_SHARE: Final = 4 * _UNCOUNTED_SHARE
+"""One part in this many of the memory is for the payloads that pages name, while garbage is collected."""
 
 _UNUSED_ADDRESSES: Final = 256 * MIB
 """Addresses of a process that are never memory: stacks of threads, and files that are mapped."""

@@ -6,41 +6,22 @@
 use std::fmt::Write;
 
 use coregw_front::conditions::{EntityBytes, Precondition, Selection, entity_bytes, evaluate, select};
-use coregw_front::framing::{Framing, Limits, Malformed, Part};
+use coregw_front::framing::Limits;
 use coregw_front::media::{MediaType, negotiate};
 use coregw_front::origins::{Origins, Source};
 use coregw_front::requests::{Parameters, check_json, check_payload};
 use coregw_front::routes::{Route, decoded, find, normalized};
 use coregw_fuzz::input::Input;
+use coregw_fuzz::pieces::passed;
 use libfuzzer_sys::fuzz_target;
 
 const LIMITS: Limits = Limits { head_bytes: 512, fields: 8 };
 const ETAG: &[u8] = b"\"tag\"";
 
-/// What passes of bytes that arrive in pieces, how many requests begin, where it ends, and why.
-fn pass<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, u64, Part, Option<Malformed>) {
-    let mut framing = Framing::new(LIMITS);
-    let (mut passed, mut held) = (Vec::new(), Vec::new());
-    for piece in pieces {
-        held.extend_from_slice(piece);
-        loop {
-            let checked = framing.check(&held);
-            passed.extend(held.drain(..checked.passing));
-            if checked.fault.is_some() {
-                return (passed, framing.requests(), Part::Idle, checked.fault); // no part of a request
-            }
-            if !checked.is_complete || held.is_empty() {
-                break;
-            }
-        }
-    }
-    (passed, framing.requests(), framing.part(), None)
-}
-
 fn framing(step: usize, sent: &[u8]) {
-    let whole = pass([sent].into_iter());
+    let whole = passed(LIMITS, [sent]);
     assert!(sent.starts_with(&whole.0));
-    assert_eq!(pass(sent.chunks(step)), whole);
+    assert_eq!(passed(LIMITS, sent.chunks(step)), whole);
 }
 
 /// The same path, with all of its parameter percent-encoded and an empty segment more.
