@@ -2247,6 +2247,8 @@ class FrontLimits(NamedTuple):
     """The largest answer to a batch of resolves."""
     payload_bytes: int
     """The largest payload."""
+    change_body_bytes: int
+    """The largest body of a new root and of a mutation."""
     node_budget: int
     """Nodes that a query visits before it leaves the thread of its connection."""
     max_nodes: int
@@ -2305,6 +2307,22 @@ class WriteBatch(NamedTuple):
     """What `StoreWrites.done` and `StoreWrites.fail` are told."""
     payloads: list[tuple[bytes, bytes]]
     """Short payloads: the binary multihash and the bytes of each."""
+    trees: list[NewTrees]
+    """Parts of trees."""
+    renewals: list[list[bytes]]
+    """Binary CIDs of roots to date as if they were stored now, a list for each request."""
+
+class NewTrees(NamedTuple):
+    """Pages, and records of roots, that are written together or not at all."""
+
+    pages: list[tuple[bytes, bytes]]
+    """Digests and pages."""
+    roots: list[bytes]
+    """Binary CIDs of roots that are held from then on; without any, the pages need not be durable."""
+    requires: list[bytes]
+    """Binary CIDs of roots that must be held, since the trees share pages with theirs."""
+    since: int | None
+    """What the first write of the same change returned; None if this is the first."""
 
 class RouteTotals(NamedTuple):
     """What was counted of one method of one route."""
@@ -2441,7 +2459,7 @@ class StoreReads:
         Raises:
             ValueError: If a digest does not have 32 bytes.
         """
-    def fail(self, batch: int, kind: Literal["unavailable", "damaged", "not_found", "internal"], message: str) -> None:
+    def fail(self, batch: int, kind: Literal["unavailable", "full", "damaged", "not_found", "internal"], message: str) -> None:
         """Say why a batch was not read. An unknown batch is ignored.
 
         Args:
@@ -2477,16 +2495,32 @@ class StoreWrites:
         Returns:
             A `WriteBatch`, of which `done` or `fail` is told; None when the queue was closed.
         """
-    def done(self, batch: int) -> None:
-        """Say that a batch is durable. An unknown batch is ignored."""
-    def fail(self, batch: int, kind: Literal["unavailable", "full", "internal"], message: str) -> None:
-        """Say why nothing of a batch was written, or may have been. An unknown batch is ignored.
+    def done(
+        self,
+        batch: int,
+        payloads: Iterable[tuple[str, str] | None],
+        trees: Iterable[tuple[str, str] | int],
+        renewals: Iterable[tuple[str, str] | list[bool]],
+    ) -> None:
+        """Say what became of a batch, when that is durable. An unknown batch is ignored.
+
+        Args:
+            batch: The id of the batch. All lists are in its order; a write without an outcome has failed.
+            payloads: None for one that is stored; or why it is not, as the kind and the message of `fail`.
+            trees: The store's time; or why they are not stored, where ``not_found`` is a required root.
+            renewals: Which roots are held; or why that is not known.
+
+        Raises:
+            ValueError: If there is no such kind.
+        """
+    def fail(self, batch: int, kind: Literal["unavailable", "full", "damaged", "not_found", "internal"], message: str) -> None:
+        """Say why nothing of a batch is known to be written. An unknown batch is ignored.
 
         Args:
             batch: The id of the batch.
-            kind: ``unavailable`` or ``full`` if the store takes nothing at the moment; ``internal`` for a failure that
-                the caller has logged.
-            message: A sentence for clients.
+            kind: ``unavailable`` or ``full`` if the store takes nothing at the moment; ``damaged`` if something stored is;
+                ``internal`` for a failure that the caller has logged.
+            message: A sentence for clients, or for the log if something is damaged.
 
         Raises:
             ValueError: If there is no such kind.

@@ -41,6 +41,7 @@ LIMITS = FrontLimits(
     resolve_batch_body_bytes=1 << 16,
     batch_answer_bytes=1 << 16,
     payload_bytes=1 << 16,
+    change_body_bytes=1 << 16,
     node_budget=1000,
     max_nodes=1000,
     operation_seconds=60,

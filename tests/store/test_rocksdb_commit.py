@@ -81,7 +81,7 @@ async def test_rows_and_payloads_are_not_visible_before_they_are_durable(
     store: RocksStore, database: ControlledDatabase
 ) -> None:
     name = multihash_of(b"data")
-    threads = store.blocking_reads()
+    threads = store.blocking()
     cases: list[tuple[Coroutine[Any, Any, object], list[Callable[[], Awaitable[object]]]]] = [
         (
             put_roots(store, [b"root"]),

@@ -214,7 +214,7 @@ class Driver:
         else:
             found = await self._store.get(Table.ROOTS, roots)
         pairs = zip(roots, found, strict=True)
-        operation.supply_roots([each is not None and root not in self._incomplete for root, each in pairs])
+        operation.supply_roots([each is not None and not self._is_incomplete(root) for root, each in pairs])
 
     def poll_in_thread(self, operation: Operation) -> bytes | Need:
         """Poll an operation once, in the worker thread that calls this."""
@@ -292,8 +292,8 @@ class Driver:
             Unavailable: Also if pages that the operation stored earlier may have been removed as garbage.
             StoreDamaged: A root with whose tree they share pages has lost some.
         """
-        if not self._incomplete.isdisjoint(requires):
-            names = ", ".join(Cid(root).text for root in self._incomplete.intersection(requires))
+        if incomplete := [Cid(root).text for root in requires if self._is_incomplete(root)]:
+            names = ", ".join(incomplete)
             raise StoreDamaged(f"{names} has lost pages, so nothing can be based on it before it is healed")
         rows = (
             {Table.PAGES: pages, Table.ROOTS: [(root, COMPLETE) for root in roots]} if roots else {Table.PAGES: pages}
@@ -305,6 +305,10 @@ class Driver:
         except RootNotFound as error:
             self._cache.expire()
             raise RootNotFound(f"a root that this change is based on has expired: {error}") from None
+
+    def _is_incomplete(self, root: bytes) -> bool:
+        """Whether a root was found to have lost pages, and not to be complete since; the front may have stored it."""
+        return root in self._incomplete and not self._cache.is_held(root)
 
     async def are_held(self, roots: Sequence[bytes]) -> list[bool]:
         """Return whether the store holds each root. Only "yes" is cached, until roots expire.

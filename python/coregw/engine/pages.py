@@ -32,7 +32,7 @@ from typing import Final
 from coregw._core import Cid, Operation, page_guides
 from coregw.errors import CoregwError, Unavailable
 from coregw.store import Store, Table
-from coregw.store.protocol import Guide, GuidedStore
+from coregw.store.protocol import Guide, GuidedStore, Put
 
 __all__ = [
     "CHECKING",
@@ -43,6 +43,7 @@ __all__ = [
     "WHOLE",
     "GuidedPages",
     "PageReads",
+    "put_guided",
 ]
 
 MAX_IN_FLIGHT: Final = 2
@@ -236,9 +237,7 @@ class GuidedPages:
         since: int | None,
     ) -> int:
         """Put rows as `coregw.store.Store.put`, with guides of the pages if the store keeps them."""
-        if self._guided is None or not (guides := page_guides(rows.get(Table.PAGES, ()))):
-            return await self._store.put(rows, durable, requires, since)
-        return await self._guided.put(rows, durable, requires, since, [Guide(*guide) for guide in guides])
+        return await put_guided(self._store, Put(rows, requires, since), durable=durable)
 
     def lookahead(self, operation: Operation, roots: Sequence[bytes]) -> dict[bytes, list[bytes]]:
         """Return what an operation will look for in the trees of roots, if the store can find the pages on the paths.
@@ -286,6 +285,14 @@ class GuidedPages:
         except CoregwError:
             return {}
         return {digest: page for digest, page in zip(digests, pages, strict=True) if page is not None}
+
+
+async def put_guided(store: Store, put: Put, *, durable: bool) -> int:
+    """Put rows as `coregw.store.Store.put`, with guides of the pages if the store keeps them."""
+    rows, requires, since = put
+    if not isinstance(store, GuidedStore) or not (guides := page_guides(rows.get(Table.PAGES, ()))):
+        return await store.put(rows, durable, requires, since)
+    return await store.put(rows, durable, requires, since, [Guide(*guide) for guide in guides])
 
 
 COMPLETE: Final = b""

@@ -18,22 +18,40 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
-from coregw._core import Certificate, Front, FrontLimits, Listener, ReadBatch, StoreReads, StoreWrites
+from coregw._core import (
+    Certificate,
+    Front,
+    FrontLimits,
+    Listener,
+    NewTrees,
+    ReadBatch,
+    StoreReads,
+    StoreWrites,
+    WriteBatch,
+)
 from coregw.concurrency import beside, usable_cores
-from coregw.engine.pages import INCOMPLETE
-from coregw.errors import ERROR_CODES, CoregwError, PayloadNotFound, StorageFull, StoreDamaged, Unavailable
+from coregw.engine.pages import COMPLETE, INCOMPLETE, put_guided
+from coregw.errors import (
+    ERROR_CODES,
+    CoregwError,
+    PayloadNotFound,
+    RootNotFound,
+    StorageFull,
+    StoreDamaged,
+    Unavailable,
+)
 from coregw.gateway.access import AccessToken
 from coregw.gateway.context import Gateway
 from coregw.gateway.listener import UPSTREAM_IDLE_SECONDS, serving
 from coregw.gateway.logs import log_hot_request
 from coregw.gateway.tracing import is_traced
 from coregw.store import Store
-from coregw.store.protocol import BlockingReads, GuidedStore, Table, ThreadReadStore
+from coregw.store.protocol import BlockingStore, GuidedStore, Put, Stored, Table, ThreadStore, WriteOutcomes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +120,8 @@ async def serve_front(
         readers, writers = (limits.store_threads, 1) if hot else (0, 0)
         pool = stack.enter_context(ThreadPoolExecutor(readers + writers + 2, "coregw-front"))
         helpers = [loop.run_in_executor(pool, _read_store, reads, visit) for _ in range(readers)]
-        helpers += [loop.run_in_executor(pool, _write_store, writes, engine.store, loop) for _ in range(writers)]
+        write = _write_of(engine.store, loop)
+        helpers += [loop.run_in_executor(pool, _write_store, writes, write) for _ in range(writers)]
         helpers.append(loop.run_in_executor(pool, _write_log, front))
         ended = loop.run_in_executor(pool, front.serve, [listener], float(patience), certificate)
         try:
@@ -149,6 +168,7 @@ def _new_front(
         resolve_batch_body_bytes=limits.resolve_batch_body_bytes,
         batch_answer_bytes=limits.batch_answer_bytes,
         payload_bytes=limits.payload_bytes,
+        change_body_bytes=min(limits.roots_body_bytes, limits.mutation_body_bytes),
         node_budget=limits.node_budget,
         max_nodes=limits.max_nodes,
         operation_seconds=limits.operation_seconds,
@@ -211,21 +231,81 @@ def _write_log(front: Front) -> None:
 # --- writes to the store ----------------------------------------------------------------------------------------------
 
 
-def _write_store(writes: StoreWrites, store: Store, loop: asyncio.AbstractEventLoop) -> None:
-    """Store batches of payloads until there are no more, in a thread."""
+_Write = Callable[[WriteBatch], WriteOutcomes]
+
+
+def _write_store(writes: StoreWrites, write: _Write) -> None:
+    """Write batches until there are no more, in a thread."""
     while (batch := writes.next()) is not None:
         try:
-            asyncio.run_coroutine_threadsafe(store.put_payloads(batch.payloads), loop).result()
-        except StorageFull as error:
-            writes.fail(batch.id, "full", error.message)
-        except Unavailable as error:
-            writes.fail(batch.id, "unavailable", error.message)
-        except Exception:
-            logger.exception("payloads cannot be stored")
-            writes.fail(batch.id, "internal", "")
-        else:
-            writes.done(batch.id)
+            outcomes = write(batch)
+            writes.done(
+                batch.id,
+                [None if error is None else _reason(error) for error in outcomes.payloads],
+                [_reason(each) if isinstance(each, CoregwError) else each for each in outcomes.puts],
+                [_reason(each) if isinstance(each, CoregwError) else _held(each) for each in outcomes.renewals],
+            )
+        except Exception as error:  # noqa: BLE001 - those who wait must be told, whatever it is
+            writes.fail(batch.id, *_reason(error))
         del batch  # do not keep its payloads in memory until the next one comes
+
+
+def _held(found: Sequence[int | None]) -> list[bool]:
+    return [each is not None for each in found]
+
+
+def _reason(error: Exception) -> tuple[_Kind, str]:
+    """Return the kind and the message of `StoreReads.fail` and `StoreWrites.fail`; log what a client may not know."""
+    for kind, classes in _KINDS.items():
+        if isinstance(error, classes):
+            return kind, str(error)
+    logger.error("the store cannot be used", exc_info=error)
+    return "internal", ""
+
+
+_Kind = Literal["full", "unavailable", "damaged", "not_found", "internal"]
+
+_KINDS: Final[Mapping[_Kind, tuple[type[CoregwError], ...]]] = {
+    "full": (StorageFull,),
+    "unavailable": (Unavailable,),
+    "damaged": (StoreDamaged,),
+    "not_found": (PayloadNotFound, RootNotFound),
+}
+
+
+def _write_of(store: Store, loop: asyncio.AbstractEventLoop) -> _Write:
+    """Return what writes a batch to a store, for threads."""
+    if isinstance(store, ThreadStore):
+        blocking = store.blocking()
+        return lambda batch: blocking.write(batch.payloads, list(map(_put_of, batch.trees)), batch.renewals)
+    return lambda batch: asyncio.run_coroutine_threadsafe(_write_batch(store, batch), loop).result()
+
+
+def _put_of(trees: NewTrees) -> Put:
+    rows: dict[Table, list[tuple[bytes, bytes]]] = {Table.PAGES: trees.pages}
+    if trees.roots:
+        rows[Table.ROOTS] = [(root, COMPLETE) for root in trees.roots]
+    return Put(rows, trees.requires, trees.since)
+
+
+async def _write_batch(store: Store, batch: WriteBatch) -> WriteOutcomes:
+    """Write a batch to a store, everything at once."""
+    puts = [_put_of(trees) for trees in batch.trees]
+    payloads, trees, renewals = await asyncio.gather(
+        _outcome_of(store.put_payloads(batch.payloads) if batch.payloads else _nothing()),
+        asyncio.gather(*(_outcome_of(put_guided(store, put, durable=put.is_durable)) for put in puts)),
+        asyncio.gather(*(_outcome_of(store.renew(Stored.ROOTS, roots)) for roots in batch.renewals)),
+    )
+    failure = payloads if isinstance(payloads, CoregwError) else None
+    return WriteOutcomes([failure] * len(batch.payloads), trees, renewals)
+
+
+async def _outcome_of(call: Awaitable[T]) -> T | CoregwError:
+    """Return what a call returns or raises."""
+    try:
+        return await call
+    except CoregwError as error:
+        return error
 
 
 # --- reads of the store -----------------------------------------------------------------------------------------------
@@ -250,15 +330,8 @@ def _read_store(reads: StoreReads, visit: _Visit) -> None:
     while (batch := reads.next()) is not None:
         try:
             reads.supply(batch.id, *visit(batch))
-        except Unavailable as error:
-            reads.fail(batch.id, "unavailable", error.message)
-        except StoreDamaged as error:
-            reads.fail(batch.id, "damaged", error.message)
-        except PayloadNotFound as error:
-            reads.fail(batch.id, "not_found", error.message)
-        except Exception:
-            logger.exception("the store cannot be read")
-            reads.fail(batch.id, "internal", "")
+        except Exception as error:  # noqa: BLE001 - those who wait must be told, whatever it is
+            reads.fail(batch.id, *_reason(error))
 
 
 def _visit_of(store: Store, small: int, loop: asyncio.AbstractEventLoop) -> _Visit:
@@ -267,9 +340,9 @@ def _visit_of(store: Store, small: int, loop: asyncio.AbstractEventLoop) -> _Vis
     def on_loop(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, loop).result()
 
-    if not isinstance(store, ThreadReadStore):
+    if not isinstance(store, ThreadStore):
         return lambda batch: on_loop(_visit(store, batch, small))
-    blocking = store.blocking_reads()
+    blocking = store.blocking()
 
     def visit(batch: ReadBatch) -> _Found:
         return _Found(
@@ -288,7 +361,7 @@ def _are_complete(rows: Sequence[bytes | None]) -> list[bool | None]:
     return [None if row is None else row != INCOMPLETE for row in rows]
 
 
-def _sizes(blocking: BlockingReads, names: Sequence[bytes]) -> list[int | None]:
+def _sizes(blocking: BlockingStore, names: Sequence[bytes]) -> list[int | None]:
     found = blocking.find_payloads(names, -1) if names else []
     return [None if each is None else each[0] for each in found]
 

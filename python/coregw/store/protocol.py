@@ -8,20 +8,22 @@ from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self, runtime_checkable
 
 from coregw._core import Cid
-from coregw.errors import InvalidInput
+from coregw.errors import CoregwError, InvalidInput
 
 __all__ = [
     "CHUNK_BYTES",
     "MAX_PAYLOADS_BYTES",
     "MAX_PUT_BYTES",
-    "BlockingReads",
+    "BlockingStore",
     "Guide",
     "GuidedStore",
     "PayloadWriter",
+    "Put",
     "Store",
     "Stored",
     "Table",
-    "ThreadReadStore",
+    "ThreadStore",
+    "WriteOutcomes",
     "check_listing",
     "check_payload_sizes",
     "check_range",
@@ -309,8 +311,46 @@ class Store(Protocol):
         """Finish the calls in progress, sync, and release files and locks. Idempotent."""
 
 
-class BlockingReads(Protocol):
-    """Reads of a store for threads without an event loop: what the hot routes of a gateway need. Raises as `Store`."""
+class Put(NamedTuple):
+    """The arguments of a `Store.put`, which is durable unless all its rows are pages.
+
+    Attributes:
+        rows: Pairs of keys and values by table.
+        requires: Roots that must be held.
+        since: What the first of several calls returned.
+    """
+
+    rows: Mapping[Table, Sequence[tuple[bytes, bytes]]]
+    requires: Sequence[bytes]
+    since: int | None
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether it has other rows than pages."""
+        return any(table is not Table.PAGES for table in self.rows)
+
+    @property
+    def size(self) -> int:
+        """The number of bytes of all rows."""
+        return sum(len(key) + len(value) for pairs in self.rows.values() for key, value in pairs)
+
+
+class WriteOutcomes(NamedTuple):
+    """What became of writes that were made at once, each list in their order.
+
+    Attributes:
+        payloads: None for one that is stored, or why it is not.
+        puts: What `Store.put` returns, or raises.
+        renewals: What `Store.renew` returns, or raises.
+    """
+
+    payloads: list[CoregwError | None]
+    puts: list[int | CoregwError]
+    renewals: list[list[int | None] | CoregwError]
+
+
+class BlockingStore(Protocol):
+    """Calls of a store for threads without an event loop: what the hot routes of a gateway need. Raises as `Store`."""
 
     def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
         """Read rows as `Store.get`."""
@@ -329,13 +369,27 @@ class BlockingReads(Protocol):
     def read_payload(self, multihash: bytes, start: int, end: int) -> bytes:
         """Read the bytes `start` to `end` (exclusive) of a payload, at most `CHUNK_BYTES`, as `Store.read_payload`."""
 
+    def write(
+        self, payloads: Sequence[tuple[bytes, bytes]], puts: Sequence[Put], renewals: Sequence[Sequence[bytes]]
+    ) -> WriteOutcomes:
+        """Write everything at once, with one sync; what fails does not keep the rest from being written.
+
+        Args:
+            payloads: As of `Store.put_payloads`.
+            puts: Rows, each atomically.
+            renewals: Roots to renew.
+
+        Raises:
+            StorageFull, Unavailable: Nothing is known to be written.
+        """
+
 
 @runtime_checkable
-class ThreadReadStore(Store, Protocol):
-    """A store that threads can read without a visit of its event loop."""
+class ThreadStore(Store, Protocol):
+    """A store that threads can use without a visit of its event loop."""
 
-    def blocking_reads(self) -> BlockingReads:
-        """Return reads for threads. Called in the event loop of the store, which runs until they have ended."""
+    def blocking(self) -> BlockingStore:
+        """Return the calls for threads."""
 
 
 def check_payload_sizes(payloads: Sequence[tuple[bytes, bytes]]) -> None:

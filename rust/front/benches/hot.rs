@@ -26,7 +26,7 @@ use coregw_front::proxy::{Application, Upstream};
 use coregw_front::reads::Reads;
 use coregw_front::server::{Answer, Listener, Server, Service};
 use coregw_front::tls::Tls;
-use coregw_front::writes::{SHORT_PAYLOAD_BYTES, Writes};
+use coregw_front::writes::{SHORT_CHANGE_BYTES, SHORT_PAYLOAD_BYTES, Writes};
 use coregw_ops::{Operation, Progress};
 use futures_util::future::join_all;
 use http::{HeaderName, HeaderValue, Request, Response};
@@ -97,6 +97,7 @@ fn gateway(cache: &Arc<PageCache>) -> Gateway<Application> {
             resolve_batch: 1 << 20,
             batch_answer: 1 << 20,
             payload: SHORT_PAYLOAD_BYTES,
+            change: SHORT_CHANGE_BYTES,
         },
         budget: Budget::new(Capacity { total: 64 << 20, per_address: 32 << 20, largest: 16 << 20 }, proxies),
         payload_cache_bytes: 64 << 20,

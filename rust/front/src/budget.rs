@@ -292,6 +292,24 @@ impl Account {
         Ok(())
     }
 
+    /// Counts that a change holds this much in all, besides its body, if that is more than before.
+    ///
+    /// # Errors
+    ///
+    /// `too_large` if it alone exceeds the budget; otherwise as [`Account::add`].
+    pub(crate) fn hold(&mut self, held: usize, counted: &mut usize) -> Result<(), Problem> {
+        let most = self.budget.capacity.total;
+        if held > most {
+            let message = format!("the change needs more than {most} bytes of memory; send fewer at once");
+            return Err(Problem::new("too_large", message));
+        }
+        if let Some(more) = held.checked_sub(*counted).filter(|more| *more > 0) {
+            self.add(more)?;
+            *counted = held;
+        }
+        Ok(())
+    }
+
     /// Notes that the body waits for its client, which is too slow since then. Returns whether it has been refused.
     fn wait(&mut self, behind_since: Instant, waker: &Waker) -> bool {
         let mut state = self.budget.lock();

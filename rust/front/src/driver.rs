@@ -9,9 +9,13 @@
 //! | has more to do than [`DriverLimits::node_budget`] | on a thread for short work |
 //! | has run for a millisecond there | in slices, on a thread for long work, if it has one of [`DriverLimits::long_queries`] slots |
 //!
+//! A change is driven in the same way, but is never dropped: what it writes goes to the queue of writes, together with what
+//! others write, and from its first write on it has no time limit.
+//!
 //! So short queries wait only for others that are short. A query that would wait for a slot with much memory, or while many
 //! others wait, is dropped, and starts again when it has the slot.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -20,10 +24,12 @@ use coregw_core::{Cid, Error, Missing, Page, PageCache, RootCid};
 use coregw_ops::{BatchError, Lookahead, Need, Operation, Progress, WantedPage};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{Instant as Deadline, timeout, timeout_at};
 
+use crate::budget::Account;
 use crate::problem::Problem;
 use crate::reads::{Failure, FoundPage, Reads};
+use crate::writes::{NewTrees, Writes};
 
 /// Work of a greater weight, in bytes of a query, leaves the thread of the connection.
 const MAX_WEIGHT_HERE: usize = 64 << 10;
@@ -38,6 +44,10 @@ const SHORT: Duration = Duration::from_millis(1);
 const LONGEST_SLICE: Duration = Duration::from_millis(16);
 /// A poll on a thread for work has this many times the budget of one on the thread of a connection.
 const BUDGET_FACTOR: u64 = 4;
+/// A change may visit so many times the nodes of a query: the first commitment to a fixed list checks all of it.
+const CHANGE_NODES_FACTOR: u64 = 16;
+/// Changes of over a millisecond in progress. So many share a sync of the store.
+const MAX_CHANGES: usize = 16;
 /// Top pages are read together with the records of at most this many roots.
 const MAX_OPENED_TOGETHER: usize = 8;
 
@@ -108,6 +118,7 @@ pub struct Driver {
     limits: DriverLimits,
     loading: Slots,
     long: Slots,
+    changes: Semaphore,
     short_threads: Semaphore,
     long_threads: Semaphore,
     jobs: AtomicUsize,
@@ -130,7 +141,8 @@ impl Driver {
     pub fn new(cache: Arc<PageCache>, reads: Arc<Reads>, limits: DriverLimits) -> Self {
         let [loading, long] = [MAX_LOADING, limits.long_queries].map(Slots::new);
         let [short_threads, long_threads] = [(); 2].map(|()| Semaphore::new(limits.threads.max(1)));
-        Self { cache, reads, limits, loading, long, short_threads, long_threads, jobs: AtomicUsize::new(0) }
+        let changes = Semaphore::new(MAX_CHANGES);
+        Self { cache, reads, limits, loading, long, changes, short_threads, long_threads, jobs: AtomicUsize::new(0) }
     }
 
     /// How many calls run on threads for work, or wait for one.
@@ -166,10 +178,12 @@ impl Driver {
     /// # Errors
     /// `unavailable` if it takes longer.
     pub async fn in_time<T>(&self, work: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
-        let patience = self.limits.patience;
-        timeout(patience, work).await.unwrap_or_else(|_| {
-            Err(Problem::unavailable(&format!("this took longer than {} seconds", patience.as_secs_f64())))
-        })
+        timeout(self.limits.patience, work).await.unwrap_or_else(|_| Err(self.late()))
+    }
+
+    fn late(&self) -> Problem {
+        let seconds = self.limits.patience.as_secs_f64();
+        Problem::unavailable(&format!("this took longer than {seconds} seconds"))
     }
 
     /// Calls a function here if its weight, in bytes of a query, is small, and otherwise on a thread for work.
@@ -193,21 +207,81 @@ impl Driver {
     /// # Errors
     /// `unavailable` if the store does not answer.
     pub async fn are_held(&self, roots: &[RootCid], lookahead: Vec<Lookahead>) -> Result<Vec<bool>, Problem> {
+        let states = self.find_roots(roots, lookahead).await?;
+        Ok(states.iter().map(Option::is_some).collect())
+    }
+
+    /// Whether each of `roots` is complete; None for one that the store does not hold.
+    async fn find_roots(&self, roots: &[RootCid], lookahead: Vec<Lookahead>) -> Result<Vec<Option<bool>>, Problem> {
         let unknown = self.unknown(roots);
         if unknown.is_empty() {
-            return Ok(vec![true; roots.len()]);
+            return Ok(vec![Some(true); roots.len()]);
         }
         let found = self.reads.roots(unknown.clone(), lookahead).await.map_err(Problem::of_failure)?;
-        let is_held = |root| match unknown.iter().position(|each| each == root) {
-            Some(index) => found.get(index).is_some_and(Option::is_some),
-            None => true,
+        let state = |root| match unknown.iter().position(|each| each == root) {
+            Some(index) => found.get(index).copied().flatten(),
+            None => Some(true),
         };
-        Ok(roots.iter().map(is_held).collect())
+        Ok(roots.iter().map(state).collect())
     }
 
     /// Those of `roots` that the store is not known to hold.
     fn unknown(&self, roots: &[RootCid]) -> Vec<RootCid> {
         roots.iter().filter(|root| self.cache.is_held(root).is_none()).copied().collect()
+    }
+
+    /// Makes a change, and drives it to its response, when what it has stored is durable.
+    ///
+    /// `account` counts the memory of its request, and of what it holds.
+    ///
+    /// # Errors
+    /// Those of the operation; `too_large` if it visits too many nodes or holds too much, `root_not_found` if what it is
+    /// based on has expired, `unavailable` and `storage_full` if the store does not answer or takes nothing.
+    pub async fn change(
+        &self,
+        writes: &Writes,
+        account: Account,
+        weight: usize,
+        start: impl FnOnce() -> Result<Operation, Problem> + Send + 'static,
+    ) -> Result<Vec<u8>, Problem> {
+        let nodes = CHANGE_NODES_FACTOR * self.limits.max_nodes + weight as u64;
+        let start = move || start().inspect(|operation| operation.limit_nodes(nodes));
+        let mut change = Change::new(self, writes, account);
+        let began = Instant::now();
+        let (mut operation, mut progress, mut busy) = if weight <= MAX_WEIGHT_HERE {
+            let mut operation = start()?;
+            let progress = operation.poll(self.limits.node_budget).map_err(Problem::of)?;
+            (operation, progress, began.elapsed())
+        } else {
+            let budget = self.limits.node_budget * BUDGET_FACTOR;
+            change.in_time(self.on_thread(&self.short_threads, move || poll_for(start()?, budget, SHORT))).await??
+        };
+        let mut slot = None;
+        loop {
+            let need = match progress {
+                Progress::Done(response) => return Ok(response),
+                Progress::Needs(need) => need,
+            };
+            let on_thread = need == Need::Budget;
+            change.hold(&operation)?;
+            if on_thread && busy >= SHORT && slot.is_none() {
+                let free = async { self.changes.acquire().await.map_err(|_| Problem::internal()) };
+                slot = Some(change.in_time(free).await?);
+            }
+            change.meet(&mut operation, need).await?;
+            let took;
+            (operation, progress, took) = if on_thread {
+                let most = if slot.is_some() { busy.clamp(SHORT, LONGEST_SLICE) } else { SHORT };
+                let threads = if slot.is_some() { &self.long_threads } else { &self.short_threads };
+                let budget = self.limits.node_budget * BUDGET_FACTOR;
+                change.in_time(self.on_thread(threads, move || poll_for(operation, budget, most))).await??
+            } else {
+                let began = Instant::now();
+                let progress = operation.poll(self.limits.node_budget).map_err(Problem::of)?;
+                (operation, progress, began.elapsed())
+            };
+            busy += took;
+        }
     }
 
     async fn finish(&self, start: impl Start, begun: Option<Begun>) -> Result<Vec<u8>, Problem> {
@@ -351,6 +425,86 @@ impl Driver {
                 self.cache.expire();
                 Err(Problem::new("root_not_found", format!("the store no longer holds the root {root}")))
             }
+        }
+    }
+}
+
+/// A change between two polls: what it has counted, learnt and written.
+struct Change<'a> {
+    driver: &'a Driver,
+    writes: &'a Writes,
+    /// None while it is written.
+    account: Option<Account>,
+    /// Bytes of what the operation holds that are in the account.
+    counted: usize,
+    /// Held roots that have lost pages.
+    incomplete: HashSet<RootCid>,
+    /// The store's time of its first write.
+    since: Option<u64>,
+    /// When it has taken too long; none once it has written.
+    deadline: Option<Deadline>,
+}
+
+impl<'a> Change<'a> {
+    fn new(driver: &'a Driver, writes: &'a Writes, account: Account) -> Self {
+        let deadline = Some(Deadline::now() + driver.limits.patience);
+        Change { driver, writes, account: Some(account), counted: 0, incomplete: HashSet::new(), since: None, deadline }
+    }
+
+    fn hold(&mut self, operation: &Operation) -> Result<(), Problem> {
+        let account = self.account.as_mut().ok_or_else(Problem::internal)?;
+        account.hold(operation.held_bytes(), &mut self.counted)
+    }
+
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
+        match self.deadline {
+            Some(deadline) => timeout_at(deadline, work).await.unwrap_or_else(|_| Err(self.driver.late())),
+            None => work.await,
+        }
+    }
+
+    /// Meets a need of the change.
+    async fn meet(&mut self, operation: &mut Operation, need: Need) -> Result<(), Problem> {
+        match need {
+            Need::Roots(roots) => {
+                let found = self.driver.find_roots(&roots, self.driver.lookahead(operation, &roots));
+                let found = self.in_time(found).await?;
+                let lost = roots.iter().zip(&found).filter(|(_, state)| **state == Some(false));
+                self.incomplete.extend(lost.map(|(root, _)| *root));
+                operation.supply_roots(found.iter().map(Option::is_some).collect()).map_err(Problem::of)
+            }
+            Need::Renewal(roots) => {
+                self.deadline = None;
+                let held = self.writes.renew(roots.clone()).found().await.map_err(Problem::of_failure)?;
+                let is_complete = |(root, is_held): (&RootCid, bool)| is_held && !self.incomplete.contains(root);
+                operation.supply_roots(roots.iter().zip(held).map(is_complete).collect()).map_err(Problem::of)
+            }
+            Need::Store { pages, roots, requires } => {
+                self.deadline = None;
+                self.store(NewTrees { pages, roots, requires, since: self.since }).await
+            }
+            need => self.in_time(self.driver.meet(operation, need)).await,
+        }
+    }
+
+    async fn store(&mut self, trees: NewTrees) -> Result<(), Problem> {
+        if let Some(root) = trees.requires.iter().find(|root| self.incomplete.contains(root)) {
+            let what = format!("{root} has lost pages, so nothing can be based on it before it is healed");
+            return Err(Problem::failed(what));
+        }
+        let account = self.account.take().ok_or_else(Problem::internal)?;
+        match self.writes.store(trees, account).found().await {
+            Ok((now, account)) => {
+                self.account = Some(account);
+                self.since = self.since.or(Some(now));
+                Ok(())
+            }
+            Err(Failure::NotFound(message)) => {
+                self.driver.cache.expire();
+                let message = format!("a root that this change is based on has expired: {message}");
+                Err(Problem::new("root_not_found", message))
+            }
+            Err(failure) => Err(Problem::of_failure(failure)),
         }
     }
 }

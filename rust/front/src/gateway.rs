@@ -14,19 +14,20 @@ use coregw_core::codec::Codec;
 use coregw_core::payload::{self, Function};
 use coregw_ops::ForEach;
 use futures_util::stream::poll_fn;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Body, Frame};
 
 use crate::budget::{Arriving, Budget};
-use crate::content::Sender;
+use crate::content::{Sender, field};
 use crate::counts::{Counts, Event, Logged, RequestLog};
 use crate::driver::Driver;
 use crate::hot::{BodyLimits, HotRoutes, REQUEST_ID};
 use crate::problem::Error;
 use crate::problem::{Codes, Problem};
+use crate::requests::is_json;
 use crate::routes::{self, Hot, Route};
 use crate::server::{Answer, Service};
 use crate::writes::Writes;
@@ -116,18 +117,21 @@ impl<C: Service> Gateway<C> {
     }
 
     fn hot_route(&self, request: &Request<Arriving>) -> Option<Route> {
-        let route = routes::find(request.method().as_str(), request.uri().path())?;
+        let (route, limits) = (routes::find(request.method().as_str(), request.uri().path())?, &self.routes.limits);
         let is_hot = match route.hot {
             Hot::CasHas => self.is_read_only,
-            Hot::CasPut => !self.is_read_only && self.is_short(request.body()) && self.writers.have(request.headers()),
+            Hot::CasPut => self.writes_short(request, limits.payload),
+            Hot::Mutate => self.writes_short(request, limits.change),
+            Hot::CreateRoot => has_json(request.headers()) && self.writes_short(request, limits.change),
             _ => true,
         };
         (is_hot && self.answers_hot).then_some(route)
     }
 
-    /// Whether a body declares that it is a short payload.
-    fn is_short(&self, body: &Arriving) -> bool {
-        body.size_hint().exact().is_some_and(|length| length <= self.routes.limits.payload as u64)
+    /// Whether a request declares a body of at most this many bytes, and its client is known to have the right to write.
+    fn writes_short(&self, request: &Request<Arriving>, most: usize) -> bool {
+        let is_short = request.body().size_hint().exact().is_some_and(|length| length <= most as u64);
+        !self.is_read_only && is_short && self.writers.have(request.headers())
     }
 
     async fn answer_hot(
@@ -217,6 +221,12 @@ impl<C: Service> Service for Gateway<C> {
             }
         }
     }
+}
+
+/// Whether a body is JSON, or has no type.
+fn has_json(headers: &HeaderMap) -> bool {
+    let given = field(headers, &CONTENT_TYPE);
+    given.is_none_or(|given| given.is_empty() || is_json(&given))
 }
 
 /// What is counted of an answer, besides its size.

@@ -8,7 +8,7 @@ use blake2::{Blake2b, Digest as _};
 use bytes::Bytes;
 use coregw_core::codec::Codec;
 use coregw_core::payload::{self, Function};
-use coregw_core::{Cid, Digest, Kind, Page, RootCid};
+use coregw_core::{Cid, Digest, Kind, OneThread, Page, RootCid};
 use coregw_ops::{BatchError, ForEach, MapProofForm, Operation, json};
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LOCATION, VARY};
 use http::request::Parts;
@@ -36,6 +36,8 @@ const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream")
 const MULTIPROOF_FACTOR: usize = 4;
 const BATCH_FACTOR: usize = 64;
 const VERIFY_FACTOR: usize = 4;
+/// The same of a change: each coordinate is a walk, hashes and new pages.
+const CHANGE_FACTOR: usize = 64;
 /// Payloads that are looked up at once.
 const CONCURRENT_LOOK_UPS: usize = 4096;
 
@@ -52,6 +54,8 @@ pub struct BodyLimits {
     pub batch_answer: usize,
     /// A payload that is stored here, at most [`SHORT_PAYLOAD_BYTES`](crate::writes::SHORT_PAYLOAD_BYTES).
     pub payload: usize,
+    /// A root or a mutation that is stored here, at most [`SHORT_CHANGE_BYTES`](crate::writes::SHORT_CHANGE_BYTES).
+    pub change: usize,
 }
 
 /// What answers hot routes.
@@ -94,6 +98,8 @@ impl HotRoutes {
             Hot::VerifyResolve => Box::pin(self.verify(head, body, client, coregw_ops::resolve_verdict)).await,
             Hot::VerifyRead => Box::pin(self.verify(head, body, client, coregw_ops::read_verdict)).await,
             Hot::CasPut => Box::pin(self.put(head, body, client)).await,
+            Hot::CreateRoot => Box::pin(self.create_root(head, body, client)).await,
+            Hot::Mutate => Box::pin(self.mutate(&route.parameter, head, body, client)).await,
             Hot::CasHas => Box::pin(self.has(head, body, client)).await,
             Hot::CasCar => Box::pin(self.payload_car(head, body, client)).await,
             Hot::PagesCar => Box::pin(self.page_car(head, body, client)).await,
@@ -315,6 +321,43 @@ impl HotRoutes {
         let mut response = typed(format!("{{\"cid\":\"{cid}\"}}").into_bytes(), JSON);
         *response.status_mut() = StatusCode::CREATED;
         response.headers_mut().insert(LOCATION, field_value(&format!("/v1/cas/{cid}"))?);
+        Ok(response)
+    }
+
+    // --- changes ------------------------------------------------------------------------------------------------------
+
+    async fn create_root(
+        &self,
+        head: &Parts,
+        body: Arriving,
+        client: Option<IpAddr>,
+    ) -> Result<Response<Answer>, Problem> {
+        let (body, account) = self.json(head, body, client, self.limits.change).await?;
+        self.change(body, account, |cache, request| Operation::create_root(cache, request, &OneThread)).await
+    }
+
+    async fn mutate(
+        &self,
+        root: &str,
+        head: &Parts,
+        body: Arriving,
+        client: Option<IpAddr>,
+    ) -> Result<Response<Answer>, Problem> {
+        let (body, account) = self.json(head, body, client, self.limits.change).await?;
+        let base = Problem::cid(root)?;
+        self.change(body, account, move |cache, request| Operation::mutate(cache, &base, request)).await
+    }
+
+    async fn change(
+        &self,
+        request: Bytes,
+        account: Account,
+        start: impl FnOnce(Arc<coregw_core::PageCache>, &[u8]) -> coregw_core::Result<Operation> + Send + 'static,
+    ) -> Result<Response<Answer>, Problem> {
+        let (cache, weight) = (Arc::clone(&self.driver().cache), CHANGE_FACTOR * request.len());
+        let start = move || start(cache, &request).map_err(Problem::of);
+        let mut response = typed(self.driver().change(&self.writes, account, weight, start).await?, JSON);
+        *response.status_mut() = StatusCode::CREATED;
         Ok(response)
     }
 

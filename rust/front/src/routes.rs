@@ -7,7 +7,7 @@
 //! |---|---|
 //! | POST | `/v1/resolve`, `/v1/resolve/batch`, `/v1/read`, `/v1/map-proof`, `/v1/scan` |
 //! | POST | `/v1/verify/resolve`, `/v1/verify/read` |
-//! | POST | `/v1/cas`, if the payload is short and its client may write |
+//! | POST | `/v1/cas`, `/v1/roots` (JSON), `/v1/roots/{root}/mutations`, if the body is short and its client may write |
 //! | POST | `/v1/cas/has`, if it renews nothing; `/v1/cas/car`, `/v1/pages/car` |
 //! | GET, HEAD | `/v1/resolve/{root}`, `/v1/read/{root}`, `/v1/map-proof/{root}`, `/v1/scan/{root}` |
 //! | GET, HEAD | `/v1/cas/{cid}`, `/v1/pages/{digest}`, `/v1/roots/{root}` |
@@ -33,6 +33,10 @@ pub enum Hot {
     VerifyRead,
     /// Storing a payload.
     CasPut,
+    /// Storing a map of arcs.
+    CreateRoot,
+    /// Changing maps and lists.
+    Mutate,
     /// Which payloads are held.
     CasHas,
     /// Payloads as a CAR.
@@ -57,7 +61,7 @@ pub enum Hot {
 
 impl Hot {
     /// All of them.
-    pub const ALL: [Hot; 18] = [
+    pub const ALL: [Hot; 20] = [
         Hot::Resolve,
         Hot::ResolveBatch,
         Hot::Read,
@@ -66,6 +70,8 @@ impl Hot {
         Hot::VerifyResolve,
         Hot::VerifyRead,
         Hot::CasPut,
+        Hot::CreateRoot,
+        Hot::Mutate,
         Hot::CasHas,
         Hot::CasCar,
         Hot::PagesCar,
@@ -78,7 +84,7 @@ impl Hot {
         Hot::Root,
     ];
 
-    /// Its path, as descriptions, metrics and logs name it. Its last segment may be a parameter.
+    /// Its path, as descriptions, metrics and logs name it. One of its segments may be a parameter.
     pub fn template(self) -> &'static str {
         match self {
             Hot::Resolve => "/v1/resolve",
@@ -89,6 +95,8 @@ impl Hot {
             Hot::VerifyResolve => "/v1/verify/resolve",
             Hot::VerifyRead => "/v1/verify/read",
             Hot::CasPut => "/v1/cas",
+            Hot::CreateRoot => "/v1/roots",
+            Hot::Mutate => "/v1/roots/{root}/mutations",
             Hot::CasHas => "/v1/cas/has",
             Hot::CasCar => "/v1/cas/car",
             Hot::PagesCar => "/v1/pages/car",
@@ -118,7 +126,7 @@ impl Hot {
 pub struct Route {
     /// What is asked for.
     pub hot: Hot,
-    /// The last segment, if it is a parameter; otherwise empty.
+    /// The segment that is a parameter; empty if there is none.
     pub parameter: String,
 }
 
@@ -135,18 +143,21 @@ pub fn find(method: &str, raw_path: &str) -> Option<Route> {
     if let Some(hot) = fixed(&path) {
         return (!is_by_url).then_some(Route { hot, parameter: String::new() });
     }
-    let (above, last) = path.rsplit_once('/')?;
-    let hot = parametrised(above)?;
-    is_by_url.then(|| Route { hot, parameter: last.to_owned() })
+    let (hot, parameter) = parametrised(&path)?;
+    (hot.is_by_url() == is_by_url).then(|| Route { hot, parameter: parameter.to_owned() })
 }
 
 fn fixed(path: &str) -> Option<Hot> {
-    Hot::ALL.into_iter().find(|hot| !hot.is_by_url() && hot.template() == path)
+    Hot::ALL.into_iter().find(|hot| hot.template() == path && !path.contains('{'))
 }
 
-fn parametrised(above: &str) -> Option<Hot> {
-    let is_below = |hot: &Hot| hot.template().rsplit_once('/').is_some_and(|(fixed, _)| fixed == above);
-    Hot::ALL.into_iter().find(|hot| hot.is_by_url() && is_below(hot))
+fn parametrised(path: &str) -> Option<(Hot, &str)> {
+    Hot::ALL.into_iter().find_map(|hot| {
+        let (before, rest) = hot.template().split_once('{')?;
+        let (_, after) = rest.split_once('}')?;
+        let parameter = path.strip_prefix(before)?.strip_suffix(after)?;
+        (!parameter.is_empty() && !parameter.contains('/')).then_some((hot, parameter))
+    })
 }
 
 /// A path with its percent-encoding undone, once. Bytes that are not UTF-8 become U+FFFD, and what is no encoding stays.

@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use coregw_core::{Digest, RootCid};
 
 use crate::batch::{Failure, Multihash};
 use crate::budget::Account;
@@ -14,39 +15,109 @@ use crate::reads::{Reply, ReplyTo, closed, reply};
 
 /// A payload of at most this size is hashed by the thread of its connection and written with others, in bytes.
 pub const SHORT_PAYLOAD_BYTES: usize = 64 << 10;
+/// A root or a mutation whose request has at most this size is made by the threads of the front, in bytes.
+pub const SHORT_CHANGE_BYTES: usize = 16 << 10;
 /// The most of one batch: what is written while others wait for the disk.
 const MAX_BATCH_BYTES: usize = 1 << 20;
-const MAX_BATCH_PAYLOADS: usize = 1024;
-/// How many payloads may wait.
+const MAX_BATCH_WRITES: usize = 1024;
+/// How many writes may wait.
 const MAX_WAITING: usize = 16_384;
 
 /// What is written at once.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct WriteBatch {
     /// What [`Writes::done`] is told.
     pub id: u64,
     /// Payloads, each with its binary multihash, in the order in which they came.
     pub payloads: Vec<(Multihash, Bytes)>,
+    /// Parts of trees.
+    pub trees: Vec<NewTrees>,
+    /// Roots to date as if they were stored now, as far as they are held.
+    pub renewals: Vec<Vec<RootCid>>,
 }
 
-struct NewPayload {
-    name: Multihash,
-    bytes: Bytes,
-    writing: Writing,
+/// Pages, and the records of roots, which are written together or not at all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NewTrees {
+    /// Pages by digest.
+    pub pages: Vec<(Digest, Vec<u8>)>,
+    /// Roots that are held from then on; without any, the pages need not be durable.
+    pub roots: Vec<RootCid>,
+    /// Roots that must be held: their trees have pages that the new ones share.
+    pub requires: Vec<RootCid>,
+    /// The store's time of the first write of the same change, if this is not the first.
+    pub since: Option<u64>,
 }
 
-/// Who waits for a write, and the memory of its body.
-struct Writing {
-    reply: ReplyTo<()>,
-    _account: Account,
+/// What became of each write of a batch, in its order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Of payloads.
+    pub payloads: Vec<Result<(), Failure>>,
+    /// Of trees: the store's time.
+    pub trees: Vec<Result<u64, Failure>>,
+    /// Of renewals: which roots are held.
+    pub renewals: Vec<Result<Vec<bool>, Failure>>,
+}
+
+/// A write, and who waits for it.
+enum Write {
+    Payload { name: Multihash, bytes: Bytes, waiting: Waiting<()> },
+    Trees { trees: NewTrees, waiting: Waiting<(u64, Account)> },
+    Renewal { roots: Vec<RootCid>, waiting: Waiting<Vec<bool>> },
+}
+
+impl Write {
+    fn size(&self) -> usize {
+        match self {
+            Write::Payload { bytes, .. } => bytes.len(),
+            Write::Trees { trees, .. } => trees.pages.iter().map(|(_, page)| page.len()).sum(),
+            Write::Renewal { .. } => 0,
+        }
+    }
+
+    fn fail(self, failure: Failure) {
+        match self {
+            Write::Payload { waiting, .. } => waiting.end(Err(failure)),
+            Write::Trees { waiting, .. } => waiting.end(Err(failure)),
+            Write::Renewal { waiting, .. } => waiting.end(Err(failure)),
+        }
+    }
+}
+
+/// Who waits for a write, and the memory that is counted until its end, also if nobody does.
+struct Waiting<T> {
+    reply: ReplyTo<T>,
+    account: Option<Account>,
+}
+
+impl<T> Waiting<T> {
+    fn end(self, outcome: Result<T, Failure>) {
+        let _ = self.reply.send(outcome); // its client may have left
+    }
+}
+
+impl Waiting<(u64, Account)> {
+    fn end_trees(mut self, outcome: Result<u64, Failure>) {
+        let outcome = outcome.and_then(|now| Ok((now, self.account.take().ok_or(Failure::Internal)?)));
+        self.end(outcome);
+    }
+}
+
+/// Those who wait for a batch, in its order.
+#[derive(Default)]
+struct Waiters {
+    payloads: Vec<Waiting<()>>,
+    trees: Vec<Waiting<(u64, Account)>>,
+    renewals: Vec<Waiting<Vec<bool>>>,
 }
 
 #[derive(Default)]
 struct WriteQueue {
     last_id: u64,
     is_closed: bool,
-    waiting: VecDeque<NewPayload>,
-    in_progress: HashMap<u64, Vec<Writing>>,
+    waiting: VecDeque<Write>,
+    in_progress: HashMap<u64, Waiters>,
 }
 
 /// The writes to one store.
@@ -65,23 +136,39 @@ impl Writes {
     /// Writes a payload; the reply comes when it is durable. `account` counts its memory until then.
     pub fn put(&self, name: Multihash, bytes: Bytes, account: Account) -> Reply<()> {
         let (to, written) = reply();
+        self.add(Write::Payload { name, bytes, waiting: Waiting { reply: to, account: Some(account) } });
+        written
+    }
+
+    /// Writes parts of trees; the reply comes when they are durable, if there are roots: the store's time, and the account,
+    /// which counts their memory until then.
+    pub fn store(&self, trees: NewTrees, account: Account) -> Reply<(u64, Account)> {
+        let (to, written) = reply();
+        self.add(Write::Trees { trees, waiting: Waiting { reply: to, account: Some(account) } });
+        written
+    }
+
+    /// Dates roots as if they were stored now; the reply is which of them are held.
+    pub fn renew(&self, roots: Vec<RootCid>) -> Reply<Vec<bool>> {
+        let (to, written) = reply();
+        self.add(Write::Renewal { roots, waiting: Waiting { reply: to, account: None } });
+        written
+    }
+
+    fn add(&self, write: Write) {
         let mut state = self.lock();
         let refusal = match state.waiting.len() {
-            _ if state.is_closed => Some(closed()),
-            MAX_WAITING.. => {
-                Some(Failure::Unavailable(format!("the store does not keep up: {MAX_WAITING} payloads wait")))
+            _ if state.is_closed => closed(),
+            MAX_WAITING.. => Failure::Unavailable(format!("the store does not keep up: {MAX_WAITING} writes wait")),
+            _ => {
+                state.waiting.push_back(write);
+                drop(state);
+                self.arrived.notify_one();
+                return;
             }
-            _ => None,
         };
-        match refusal {
-            Some(failure) => drop(to.send(Err(failure))), // it is held below
-            None => {
-                state.waiting.push_back(NewPayload { name, bytes, writing: Writing { reply: to, _account: account } })
-            }
-        }
         drop(state);
-        self.arrived.notify_one();
-        written
+        write.fail(refusal);
     }
 
     /// Waits for writes, and takes those that wait, up to a size; None after [`Writes::close`]. For any number of threads.
@@ -93,43 +180,73 @@ impl Writes {
             }
             state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let (mut size, mut payloads, mut writing) = (0, Vec::new(), Vec::new());
-        while size < MAX_BATCH_BYTES && payloads.len() < MAX_BATCH_PAYLOADS {
+        let (mut size, mut count) = (0, 0);
+        let (mut batch, mut waiters) = (WriteBatch::default(), Waiters::default());
+        while size < MAX_BATCH_BYTES && count < MAX_BATCH_WRITES {
             let Some(next) = state.waiting.pop_front() else { break };
-            size += next.bytes.len();
-            payloads.push((next.name, next.bytes));
-            writing.push(next.writing);
+            size += next.size();
+            count += 1;
+            match next {
+                Write::Payload { name, bytes, waiting } => {
+                    batch.payloads.push((name, bytes));
+                    waiters.payloads.push(waiting);
+                }
+                Write::Trees { trees, waiting } => {
+                    batch.trees.push(trees);
+                    waiters.trees.push(waiting);
+                }
+                Write::Renewal { roots, waiting } => {
+                    batch.renewals.push(roots);
+                    waiters.renewals.push(waiting);
+                }
+            }
         }
         state.last_id += 1;
-        let id = state.last_id;
-        state.in_progress.insert(id, writing);
+        batch.id = state.last_id;
+        state.in_progress.insert(batch.id, waiters);
         if !state.waiting.is_empty() {
             self.arrived.notify_one();
         }
-        Some(WriteBatch { id, payloads })
+        Some(batch)
     }
 
-    /// Says that a batch is durable, or why it is not. An unknown batch is ignored.
-    pub fn done(&self, batch: u64, outcome: &Result<(), Failure>) {
-        let Some(writing) = self.lock().in_progress.remove(&batch) else { return };
-        for each in writing {
-            let _ = each.reply.send(outcome.clone()); // its client may have left
-        }
+    /// Says what became of a batch, or why nothing is known to be written. An unknown batch is ignored; a write without an
+    /// outcome has failed.
+    pub fn done(&self, batch: u64, outcome: Result<Written, Failure>) {
+        let Some(waiters) = self.lock().in_progress.remove(&batch) else { return };
+        let (written, failure) = match outcome {
+            Ok(written) => (written, Failure::Internal),
+            Err(failure) => (Written::default(), failure),
+        };
+        end_all(waiters.payloads, written.payloads, &failure, Waiting::end);
+        end_all(waiters.trees, written.trees, &failure, Waiting::end_trees);
+        end_all(waiters.renewals, written.renewals, &failure, Waiting::end);
     }
 
     /// Ends the queue: what waits fails, and further writes do. What was taken goes on.
     pub fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
-        for each in state.waiting.drain(..) {
-            let _ = each.writing.reply.send(Err(closed())); // its client may have left
-        }
+        let waiting = std::mem::take(&mut state.waiting);
         drop(state);
+        waiting.into_iter().for_each(|each| each.fail(closed()));
         self.arrived.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, WriteQueue> {
         // Nothing in here panics while the state is inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn end_all<W, T>(
+    waiters: Vec<W>,
+    outcomes: Vec<Result<T, Failure>>,
+    without: &Failure,
+    end: fn(W, Result<T, Failure>),
+) {
+    let mut outcomes = outcomes.into_iter();
+    for each in waiters {
+        end(each, outcomes.next().unwrap_or_else(|| Err(without.clone())));
     }
 }

@@ -12,7 +12,7 @@ use coregw_front::budget::{Account, Budget, Capacity};
 use coregw_front::gateway::Writers;
 use coregw_front::peers::Proxies;
 use coregw_front::reads::Failure;
-use coregw_front::writes::{SHORT_PAYLOAD_BYTES, WriteBatch, Writes};
+use coregw_front::writes::{NewTrees, SHORT_PAYLOAD_BYTES, WriteBatch, Writes, Written};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
@@ -37,6 +37,11 @@ fn held(budget: &Arc<Budget>, size: usize) -> Account {
     account
 }
 
+/// The same outcome for all payloads of a batch.
+fn all(batch: &WriteBatch, outcome: &Result<(), Failure>) -> Result<Written, Failure> {
+    Ok(Written { payloads: vec![outcome.clone(); batch.payloads.len()], ..Written::default() })
+}
+
 fn names(batch: &WriteBatch) -> Vec<u8> {
     batch.payloads.iter().map(|(name, _)| name[0]).collect()
 }
@@ -51,12 +56,12 @@ async fn what_waits_shares_a_batch_also_when_its_client_has_left() {
     assert_eq!(names(&batch), [1, 2, 3]);
     let later = put(4);
     assert_eq!(budget.held(), 28);
-    writes.done(batch.id, &Ok(()));
-    writes.done(batch.id, &Err(Failure::Internal)); // it is over
+    writes.done(batch.id, all(&batch, &Ok(())));
+    writes.done(batch.id, Err(Failure::Internal)); // it is over
     assert_eq!((first.found().await, third.found().await), (Ok(()), Ok(())));
     assert_eq!(budget.held(), 7);
     let batch = writes.next().expect("one waits");
-    writes.done(batch.id, &Err(Failure::Full("no room".to_owned())));
+    writes.done(batch.id, Err(Failure::Full("no room".to_owned())));
     assert_eq!(later.found().await, Err(Failure::Full("no room".to_owned())));
     assert_eq!(budget.held(), 0);
 }
@@ -70,12 +75,45 @@ async fn a_batch_is_bounded_and_the_end_of_the_queue_fails_what_was_not_taken() 
     assert_eq!(names(&batch), (0..16).collect::<Vec<_>>()); // a mebibyte
     writes.close();
     assert_eq!(writes.next(), None);
-    writes.done(batch.id, &Ok(()));
+    writes.done(batch.id, all(&batch, &Ok(())));
     let closed = Err(Failure::Unavailable("the store is closed".to_owned()));
     for (number, reply) in replies.into_iter().enumerate() {
         assert_eq!(reply.found().await, if number < 16 { Ok(()) } else { closed.clone() }, "{number}");
     }
     assert_eq!(put(0).found().await, closed);
+    assert_eq!(budget.held(), 0);
+}
+
+#[tokio::test]
+async fn each_write_of_a_batch_has_an_outcome_of_its_own_and_none_is_a_failure() {
+    let (writes, budget) = (Writes::new(), budget());
+    let no_room = || Failure::Full("no room".to_owned());
+    let payload = writes.put(vec![1], Bytes::new(), held(&budget, 1));
+    let trees: Vec<_> = (0..3).map(|_| writes.store(NewTrees::default(), held(&budget, 10))).collect();
+    let renewals: Vec<_> = (0..2).map(|_| writes.renew(Vec::new())).collect();
+    let batch = writes.next().expect("six wait");
+    assert_eq!((batch.payloads.len(), batch.trees.len(), batch.renewals.len()), (1, 3, 2));
+    let written = Written {
+        payloads: vec![Err(no_room())],
+        trees: vec![Ok(7), Err(no_room())],
+        renewals: vec![Ok(vec![true, false])],
+    };
+    writes.done(batch.id, Ok(written));
+    assert_eq!(payload.found().await, Err(no_room()));
+    let mut outcomes = Vec::new();
+    for each in trees {
+        outcomes.push(each.found().await.map(|(now, account)| {
+            assert_eq!(budget.held(), 10, "the account of the only one that was stored");
+            drop(account);
+            now
+        }));
+    }
+    assert_eq!(outcomes, [Ok(7), Err(no_room()), Err(Failure::Internal)]);
+    let mut held = Vec::new();
+    for each in renewals {
+        held.push(each.found().await);
+    }
+    assert_eq!(held, [Ok(vec![true, false]), Err(Failure::Internal)]);
     assert_eq!(budget.held(), 0);
 }
 
@@ -85,7 +123,7 @@ async fn writing(writers: Writers, outcome: Result<(), Failure>) -> Running {
     let writes = Arc::clone(&gateway.writes);
     thread::spawn(move || {
         while let Some(batch) = writes.next() {
-            writes.done(batch.id, &outcome);
+            writes.done(batch.id, all(&batch, &outcome));
         }
     });
     gateway
@@ -169,7 +207,7 @@ async fn a_payload_whose_client_leaves_while_it_waits_is_stored() {
     let batch = spawn_blocking(move || writes.next()).await.expect("no panic").expect("one waits");
     assert_eq!(batch.payloads.len(), 1);
     client.shutdown().await.expect("it is open");
-    gateway.writes.done(batch.id, &Ok(()));
+    gateway.writes.done(batch.id, all(&batch, &Ok(())));
     let mut answer = Vec::new();
     client.read_to_end(&mut answer).await.expect("an answer");
     assert!(answer.starts_with(b"HTTP/1.1 201 "), "a half-closed client is answered");

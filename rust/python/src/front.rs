@@ -29,7 +29,7 @@ use coregw_front::proxy::{Application, Upstream};
 use coregw_front::reads::{Failure, Found, Reads, SMALL_PAYLOAD_BYTES};
 use coregw_front::server::{self, Rules, Server};
 use coregw_front::tls::Tls;
-use coregw_front::writes::{SHORT_PAYLOAD_BYTES, Writes};
+use coregw_front::writes::{SHORT_CHANGE_BYTES, SHORT_PAYLOAD_BYTES, Writes, Written};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -302,6 +302,23 @@ fn failure_of(kind: &str, message: String) -> PyResult<Failure> {
     })
 }
 
+/// Why a write has failed: the kind and the message of `StoreWrites.fail`.
+type Reason = (String, String);
+
+/// What became of new trees.
+#[derive(FromPyObject)]
+enum TreesOutcome {
+    Failed(Reason),
+    Stored(u64),
+}
+
+/// What became of a renewal.
+#[derive(FromPyObject)]
+enum RenewalOutcome {
+    Failed(Reason),
+    Held(Vec<bool>),
+}
+
 /// What hot requests write to a store: a queue, from which threads of the caller take batches.
 ///
 /// >>> writes = StoreWrites()
@@ -326,27 +343,67 @@ impl StoreWrites {
         let Some(batch) = py.detach(|| self.0.next()) else { return Ok(None) };
         let payloads: Vec<_> =
             batch.payloads.iter().map(|(name, bytes)| (PyBytes::new(py, name), PyBytes::new(py, bytes))).collect();
-        tuples::WRITE_BATCH.instance(py, (batch.id, payloads)).map(Some)
+        let all = |roots: &[core::RootCid]| roots.iter().map(|root| root_bytes(py, root)).collect::<Vec<_>>();
+        let trees = batch.trees.iter().map(|each| {
+            let page = |(digest, page): &(Digest, Vec<u8>)| (PyBytes::new(py, &digest.0), PyBytes::new(py, page));
+            let pages: Vec<_> = each.pages.iter().map(page).collect();
+            tuples::NEW_TREES.instance(py, (pages, all(&each.roots), all(&each.requires), each.since))
+        });
+        let trees = trees.collect::<PyResult<Vec<_>>>()?;
+        let renewals: Vec<_> = batch.renewals.iter().map(|roots| all(roots)).collect();
+        tuples::WRITE_BATCH.instance(py, (batch.id, payloads, trees, renewals)).map(Some)
     }
 
-    /// Say that a batch is durable. An unknown batch is ignored.
-    fn done(&self, py: Python<'_>, batch: u64) -> PyResult<()> {
-        guarded(py, || self.0.done(batch, &Ok(())))
+    /// Say what became of a batch, when that is durable. An unknown batch is ignored.
+    ///
+    /// Args:
+    ///     batch: The id of the batch. All lists are in its order; a write without an outcome has failed.
+    ///     payloads: None for one that is stored; or why it is not, as the kind and the message of `fail`.
+    ///     trees: The store's time; or why they are not stored, where ``not_found`` is a required root.
+    ///     renewals: Which roots are held; or why that is not known.
+    ///
+    /// Raises:
+    ///     ValueError: If there is no such kind.
+    fn done(
+        &self,
+        py: Python<'_>,
+        batch: u64,
+        payloads: Items<Option<Reason>>,
+        trees: Items<TreesOutcome>,
+        renewals: Items<RenewalOutcome>,
+    ) -> PyResult<()> {
+        let payload = |reason: Option<Reason>| reason.map(|why| failure_of(&why.0, why.1)).transpose();
+        let stored = |outcome| match outcome {
+            TreesOutcome::Failed((kind, message)) => failure_of(&kind, message).map(Err),
+            TreesOutcome::Stored(now) => Ok(Ok(now)),
+        };
+        let renewed = |outcome| match outcome {
+            RenewalOutcome::Failed((kind, message)) => failure_of(&kind, message).map(Err),
+            RenewalOutcome::Held(held) => Ok(Ok(held)),
+        };
+        let written = Written {
+            payloads: (payloads.0.into_iter().map(payload))
+                .map(|each| each.map(|failure| failure.map_or(Ok(()), Err)))
+                .collect::<PyResult<_>>()?,
+            trees: trees.0.into_iter().map(stored).collect::<PyResult<_>>()?,
+            renewals: renewals.0.into_iter().map(renewed).collect::<PyResult<_>>()?,
+        };
+        guarded(py, || self.0.done(batch, Ok(written)))
     }
 
-    /// Say why nothing of a batch was written, or may have been. An unknown batch is ignored.
+    /// Say why nothing of a batch is known to be written. An unknown batch is ignored.
     ///
     /// Args:
     ///     batch: The id of the batch.
-    ///     kind: ``unavailable`` or ``full`` if the store takes nothing at the moment; ``internal`` for a failure that
-    ///         the caller has logged.
-    ///     message: A sentence for clients.
+    ///     kind: ``unavailable`` or ``full`` if the store takes nothing at the moment; ``damaged`` if something stored is;
+    ///         ``internal`` for a failure that the caller has logged.
+    ///     message: A sentence for clients, or for the log if something is damaged.
     ///
     /// Raises:
     ///     ValueError: If there is no such kind.
     fn fail(&self, py: Python<'_>, batch: u64, kind: &str, message: String) -> PyResult<()> {
         let failure = failure_of(kind, message)?;
-        guarded(py, || self.0.done(batch, &Err(failure)))
+        guarded(py, || self.0.done(batch, Err(failure)))
     }
 
     /// End the queue: what waits fails, and `next` returns None. Idempotent.
@@ -390,6 +447,7 @@ struct FrontLimits {
     resolve_batch_body_bytes: usize,
     batch_answer_bytes: usize,
     payload_bytes: usize,
+    change_body_bytes: usize,
     node_budget: u64,
     max_nodes: u64,
     operation_seconds: f64,
@@ -423,6 +481,7 @@ impl FrontLimits {
             resolve_batch: self.resolve_batch_body_bytes,
             batch_answer: self.batch_answer_bytes,
             payload: self.payload_bytes.min(SHORT_PAYLOAD_BYTES),
+            change: self.change_body_bytes.min(SHORT_CHANGE_BYTES),
         }
     }
 

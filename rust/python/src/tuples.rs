@@ -79,7 +79,7 @@ pub fn scan<'py>(
 }
 
 /// All of them, for the module to export.
-pub static ALL: [&NamedTuple; 17] = [
+pub static ALL: [&NamedTuple; 18] = [
     &APPLIED,
     &ATTRIBUTES,
     &CHANGE,
@@ -89,6 +89,7 @@ pub static ALL: [&NamedTuple; 17] = [
     &FRONT_FIGURES,
     &FRONT_LIMITS,
     &LOGGED_REQUEST,
+    &NEW_TREES,
     &PAGE_LINKS,
     &RANGE,
     &READ_BATCH,
@@ -218,6 +219,7 @@ pub static FRONT_LIMITS: NamedTuple = NamedTuple::new(
         ("resolve_batch_body_bytes", "The largest batch of resolves."),
         ("batch_answer_bytes", "The largest answer to a batch of resolves."),
         ("payload_bytes", "The largest payload."),
+        ("change_body_bytes", "The largest body of a new root and of a mutation."),
         ("node_budget", "Nodes that a query visits before it leaves the thread of its connection."),
         ("max_nodes", "Nodes that a query, or all of a batch, may visit."),
         ("operation_seconds", "Time that a query may take."),
@@ -275,6 +277,20 @@ pub static WRITE_BATCH: NamedTuple = NamedTuple::new(
     &[
         ("id", "What `StoreWrites.done` and `StoreWrites.fail` are told."),
         ("payloads", "Short payloads: the binary multihash and the bytes of each."),
+        ("trees", "Parts of trees."),
+        ("renewals", "Binary CIDs of roots to date as if they were stored now, a list for each request."),
+    ],
+);
+
+/// Trees of a `WriteBatch`.
+pub static NEW_TREES: NamedTuple = NamedTuple::new(
+    "NewTrees",
+    "Pages, and records of roots, that are written together or not at all.",
+    &[
+        ("pages", "Digests and pages."),
+        ("roots", "Binary CIDs of roots that are held from then on; without any, the pages need not be durable."),
+        ("requires", "Binary CIDs of roots that must be held, since the trees share pages with theirs."),
+        ("since", "What the first write of the same change returned; None if this is the first."),
     ],
 );
 

@@ -8,6 +8,7 @@ depending on its value (compare-and-set) without a lock. ``docs/decisions/0011``
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import logging
 import queue
 import re
@@ -188,7 +189,7 @@ class _Request:
     size: int
     durable: bool
     after_sync: bool
-    future: asyncio.Future[Any]
+    future: asyncio.Future[Any] | concurrent.futures.Future[Any]
     result: Any = None
     error: BaseException | None = None
     is_settled: bool = False
@@ -256,15 +257,32 @@ class Committer:
         Raises:
             Unavailable: The store is closed or read-only, or `MAX_WAITING` requests are queued.
         """
+        future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        self._enqueue(_Request(action, reads, size, durable, after_sync, future))
+        return future
+
+    def submit_from_thread(
+        self,
+        action: Callable[[Transaction], _T],
+        *,
+        reads: Sequence[RowKey] = (),
+        size: int,
+        durable: bool,
+        after_sync: bool = False,
+    ) -> concurrent.futures.Future[_T]:
+        """As `submit`, for a thread without an event loop."""
+        future: concurrent.futures.Future[_T] = concurrent.futures.Future()
+        self._enqueue(_Request(action, reads, size, durable, after_sync, future))
+        return future
+
+    def _enqueue(self, request: _Request) -> None:
         if self._is_closed:
             raise Unavailable("the store is closed")
         if (state := self._database.read_only) is not None:
             raise state.error()
         if self._queue.qsize() >= MAX_WAITING:
             raise Unavailable(f"the disk does not keep up: {MAX_WAITING:,} writes are queued")
-        future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        self._queue.put(_Request(action, reads, size, durable, after_sync, future))
-        return future
+        self._queue.put(request)
 
     async def wait_durable(self, rows: Iterable[RowKey], epoch: int) -> None:
         """Return when all of `rows`, as they were read just now, are durable.
@@ -278,6 +296,12 @@ class Committer:
         """
         if self.are_undurable(rows):
             await self.submit(lambda transaction: transaction.require_epoch(epoch), size=0, durable=True)
+        self.require_epoch(epoch)
+
+    def wait_durable_in_thread(self, rows: Iterable[RowKey], epoch: int) -> None:
+        """As `wait_durable`, for a thread without an event loop."""
+        if self.are_undurable(rows):
+            self.submit_from_thread(lambda transaction: transaction.require_epoch(epoch), size=0, durable=True).result()
         self.require_epoch(epoch)
 
     def are_undurable(self, rows: Iterable[RowKey]) -> bool:
@@ -487,23 +511,30 @@ def _reopened() -> Unavailable:
 
 def _settle(requests: Iterable[_Request]) -> None:
     """Resolve the futures of requests: one call into each event loop, however many tasks wait there."""
-    loops: defaultdict[asyncio.AbstractEventLoop, list[_Request]] = defaultdict(list)
+    loops: defaultdict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], _Request]]] = defaultdict(list)
     for request in requests:
-        if not request.is_settled:
-            request.is_settled = True
-            loops[request.future.get_loop()].append(request)
+        if request.is_settled:
+            continue
+        request.is_settled = True
+        if isinstance(request.future, asyncio.Future):
+            loops[request.future.get_loop()].append((request.future, request))
+        else:
+            _resolve(request.future, request)
     for loop, settled in loops.items():
         try:
-            loop.call_soon_threadsafe(_resolve, settled)
+            loop.call_soon_threadsafe(_resolve_all, settled)
         except RuntimeError:  # the loop is closed, so no task waits in it
             continue
 
 
-def _resolve(requests: Sequence[_Request]) -> None:
-    for request in requests:
-        if request.future.done():  # cancelled
-            continue
-        if request.error is None:
-            request.future.set_result(request.result)
-        else:
-            request.future.set_exception(request.error)
+def _resolve_all(settled: Iterable[tuple[asyncio.Future[Any], _Request]]) -> None:
+    for future, request in settled:
+        if not future.done():  # otherwise it was cancelled
+            _resolve(future, request)
+
+
+def _resolve(future: asyncio.Future[Any] | concurrent.futures.Future[Any], request: _Request) -> None:
+    if request.error is None:
+        future.set_result(request.result)
+    else:
+        future.set_exception(request.error)

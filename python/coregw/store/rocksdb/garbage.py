@@ -19,7 +19,7 @@ from typing import Final, Self
 
 from coregw.store.ages import Ages
 from coregw.store.collection import Item
-from coregw.store.protocol import Stored, Table
+from coregw.store.protocol import Put, Stored, Table
 from coregw.store.rocksdb.committer import Committer, Transaction
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import (
@@ -90,9 +90,22 @@ class Dates:
             pairs = [(key, RootRow(now, value).encode()) for key, value in pairs]
         transaction.put_all(family, pairs)
 
+    def put_rows(self, transaction: Transaction, put: Put) -> int:
+        """Write rows, and return the store's time, as `coregw.store.Store.put`. Raises before it writes, or never."""
+        if roots := put.rows.get(Table.ROOTS):
+            self.ages.admit([root for root, _ in roots], put.since)
+        self.require(transaction, put.requires)
+        for table, pairs in put.rows.items():
+            self.put(transaction, table, pairs)
+        return self.ages.clock.now()
+
     def require(self, transaction: Transaction, roots: Sequence[bytes]) -> None:
         """Check that roots are held; see `Ages.require`."""
         self.ages.require((row.key, self.of_root(transaction.get(row))) for row in root_rows(roots))
+
+    def renew_roots(self, transaction: Transaction, roots: Sequence[bytes]) -> list[int | None]:
+        """Renew the dates of roots, as `coregw.store.Store.renew`."""
+        return [0 if self.renew_root(transaction, row) else None for row in root_rows(roots)]
 
     def renew_root(self, transaction: Transaction, row: RowKey) -> bool:
         """Renew the date of a root; False if it is not held."""

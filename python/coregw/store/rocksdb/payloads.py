@@ -12,7 +12,7 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import nullcontext
-from typing import Final
+from typing import Final, NamedTuple
 
 from coregw.errors import CoregwError, PayloadNotFound, StoreDamaged
 from coregw.store.chunks import ChunkWriter
@@ -23,7 +23,16 @@ from coregw.store.rocksdb.garbage import Dates
 from coregw.store.rocksdb.layout import Family, PayloadRow, RowKey, chunk_key, epoch_of_upload, upload_id
 from coregw.store.rocksdb.reader import Reader
 
-__all__ = ["RocksPayloadWriter", "RocksPayloads", "find_small", "read_part"]
+__all__ = [
+    "RocksPayloadWriter",
+    "RocksPayloads",
+    "Upload",
+    "chunk_size",
+    "find_small",
+    "payload_row",
+    "put_chunk",
+    "read_part",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -47,20 +56,26 @@ class RocksPayloads:
         self._reader = reader
         self._committer = committer
         self._dates = dates
-        self._ids = (upload_id(committer.epoch, counter) for counter in itertools.count())
+        self._counter = itertools.count()
         self._found: dict[bytes, PayloadRow] = {}  # by multihash: durable, but perhaps deleted or replaced since
 
     def begin(self) -> RocksPayloadWriter:
         """See `coregw.store.Store.begin_payload`."""
         self._reader.require_open()
-        return RocksPayloadWriter(self._committer, self._dates, next(self._ids))
+        return RocksPayloadWriter(self._committer, self._dates, self._new_id())
 
     async def put(self, payloads: Sequence[tuple[bytes, bytes]]) -> list[bool]:
         """See `coregw.store.Store.put_payloads`."""
         check_payload_sizes(payloads)
         self._reader.require_open()
-        uploads = [(next(self._ids), multihash, data) for multihash, data in payloads]
-        return await _put_chunks(self._committer, self._dates, uploads)
+        return await _submit_chunks(self._committer, self._dates, self.uploads(payloads))
+
+    def uploads(self, payloads: Sequence[tuple[bytes, bytes]]) -> list[Upload]:
+        """Return payloads with new upload ids. For any thread."""
+        return [Upload(self._new_id(), multihash, data) for multihash, data in payloads]
+
+    def _new_id(self) -> bytes:
+        return upload_id(self._committer.epoch, next(self._counter))
 
     async def stat(self, multihashes: Sequence[bytes]) -> list[int | None]:
         """See `coregw.store.Store.stat_payloads`.
@@ -133,7 +148,7 @@ class RocksPayloads:
 
 
 def find_small(database: Database, multihashes: Sequence[bytes], most: int) -> list[tuple[int, bytes | None] | None]:
-    """Read payloads of at most `most` bytes, and the sizes of others, as `BlockingReads.find_payloads`."""
+    """Read payloads of at most `most` bytes, and the sizes of others, as `BlockingStore.find_payloads`."""
     rows = _decoded(multihashes, database.get(Family.PAYLOADS, multihashes))
     small = [(key, row) for key, row in zip(multihashes, rows, strict=True) if row is not None and row.size <= most]
     payloads = iter(_get_whole(database, [key for key, _ in small], [row for _, row in small]))
@@ -146,7 +161,7 @@ def find_small(database: Database, multihashes: Sequence[bytes], most: int) -> l
 
 
 def read_part(database: Database, multihash: bytes, start: int, end: int) -> bytes:
-    """Read a part of a payload, as `BlockingReads.read_payload`."""
+    """Read a part of a payload, as `BlockingStore.read_payload`."""
     check_range(start, end)
     number = start // CHUNK_BYTES
     row, chunk = _find(database, multihash, number)
@@ -165,32 +180,52 @@ def read_part(database: Database, multihash: bytes, start: int, end: int) -> byt
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _put_chunks(
-    committer: Committer, dates: Dates, uploads: Sequence[tuple[bytes, bytes, bytes]]
-) -> asyncio.Future[list[bool]]:
-    """Queue payloads of at most one chunk, in one atomic batch; the result is which of them are newly stored.
+class Upload(NamedTuple):
+    """A payload of at most one chunk that is stored at once.
 
-    Args:
-        committer: The writer.
-        dates: The dates of its rows.
-        uploads: For each payload a new upload id, its multihash, and its bytes.
+    Attributes:
+        upload_id: The new id of its chunk.
+        multihash: Its binary multihash.
+        data: Its bytes.
     """
-    rows = [RowKey(Family.PAYLOADS, multihash) for _, multihash, _ in uploads]
+
+    upload_id: bytes
+    multihash: bytes
+    data: bytes
+
+
+def _submit_chunks(committer: Committer, dates: Dates, uploads: Sequence[Upload]) -> asyncio.Future[list[bool]]:
+    """Queue payloads in one atomic batch; the result is which of them are newly stored."""
 
     def put(transaction: Transaction) -> list[bool]:
-        return [put_one(transaction, row, upload, data) for row, (upload, _, data) in zip(rows, uploads, strict=True)]
+        return [put_chunk(transaction, dates, upload) for upload in uploads]
 
-    def put_one(transaction: Transaction, row: RowKey, upload: bytes, data: bytes) -> bool:
-        dates.date_payload(transaction, row.key)
-        if transaction.get(row) is not None:
-            return False
-        if data:
-            transaction.put(RowKey(Family.CHUNKS, chunk_key(upload, 0)), data)
-        transaction.put(row, PayloadRow(upload, len(data)).encode())
-        return True
+    return committer.submit(
+        put, reads=[payload_row(upload) for upload in uploads], size=sum(map(chunk_size, uploads)), durable=True
+    )
 
-    size = sum(len(data) + _ROW_BYTES for _, _, data in uploads)
-    return committer.submit(put, reads=rows, size=size, durable=True)
+
+def payload_row(upload: Upload) -> RowKey:
+    """The row that `put_chunk` reads."""
+    return RowKey(Family.PAYLOADS, upload.multihash)
+
+
+def chunk_size(upload: Upload) -> int:
+    """The approximate number of bytes that `put_chunk` writes."""
+    return len(upload.data) + _ROW_BYTES
+
+
+def put_chunk(transaction: Transaction, dates: Dates, upload: Upload) -> bool:
+    """Write a payload; return whether it is newly stored."""
+    upload_id, multihash, data = upload
+    row = payload_row(upload)
+    dates.date_payload(transaction, multihash)
+    if transaction.get(row) is not None:
+        return False
+    if data:
+        transaction.put(RowKey(Family.CHUNKS, chunk_key(upload_id, 0)), data)
+    transaction.put(row, PayloadRow(upload_id, len(data)).encode())
+    return True
 
 
 def _find(database: Database, multihash: bytes, number: int) -> tuple[PayloadRow, bytes | None]:
@@ -283,7 +318,7 @@ class RocksPayloadWriter(ChunkWriter):
 
     async def _finish(self, last: bytes, multihash: bytes) -> bool:
         if not self._sent:
-            (is_new,) = await _put_chunks(self._committer, self._dates, [(self._upload, multihash, last)])
+            (is_new,) = await _submit_chunks(self._committer, self._dates, [Upload(self._upload, multihash, last)])
             return is_new
         self._multihash = multihash
         payload = RowKey(Family.PAYLOADS, multihash)

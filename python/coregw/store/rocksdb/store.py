@@ -8,25 +8,36 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from coregw.concurrency import result_of
-from coregw.errors import CoregwError
+from coregw.errors import CoregwError, StoreDamaged
 from coregw.store.ages import SLICE_SECONDS, Clock
 from coregw.store.collection import Identity, Usage
-from coregw.store.protocol import Stored, Table, check_listing, check_renewal, key_range
+from coregw.store.protocol import Put, Stored, Table, WriteOutcomes, check_listing, check_renewal, key_range
 from coregw.store.rocksdb.committer import CommitFigures, Committer, Transaction
 from coregw.store.rocksdb.database import Database, FamilyFigures
 from coregw.store.rocksdb.directory import DATABASE, checkpoint_directory, write_identity
 from coregw.store.rocksdb.garbage import Dates, RocksCollection, root_rows
 from coregw.store.rocksdb.layout import EPOCH_KEY, TIME_KEY, Family, RowKey
-from coregw.store.rocksdb.payloads import RocksPayloads, RocksPayloadWriter, find_small, read_part
+from coregw.store.rocksdb.payloads import (
+    RocksPayloads,
+    RocksPayloadWriter,
+    chunk_size,
+    find_small,
+    payload_row,
+    put_chunk,
+    read_part,
+)
 from coregw.store.rocksdb.reader import Reader
 
 __all__ = ["CACHE_BYTES", "READ_THREADS", "RESERVE_BYTES", "RocksStore", "StoreFigures", "open_store"]
+
+_T = TypeVar("_T")
 
 
 class StoreFigures(NamedTuple):
@@ -185,17 +196,15 @@ class RocksStore:
         requires: Sequence[bytes] = (),
         since: int | None = None,
     ) -> int:
-        def put(transaction: Transaction) -> int:
-            if roots := rows.get(Table.ROOTS):
-                self._dates.ages.admit([root for root, _ in roots], since)
-            self._dates.require(transaction, requires)
-            for table, pairs in rows.items():
-                self._dates.put(transaction, table, pairs)
-            return self._dates.ages.clock.now()
-
-        durable = durable or any(table is not Table.PAGES for table in rows)  # only pages survive `Database.reopen`
-        size, reads = sum(_size(pairs) for pairs in rows.values()), root_rows(requires)
-        return await self._committer.submit(put, reads=reads, size=size, durable=durable, after_sync=durable)
+        put = Put(rows, requires, since)
+        durable = durable or put.is_durable  # only pages survive `Database.reopen`
+        return await self._committer.submit(
+            partial(self._dates.put_rows, put=put),
+            reads=root_rows(requires),
+            size=put.size,
+            durable=durable,
+            after_sync=durable,
+        )
 
     async def compare_and_set(
         self,
@@ -215,7 +224,8 @@ class RocksStore:
             self._dates.put(transaction, table, [(key, value), *further])
             return True
 
-        size, reads = len(key) + len(value) + _size(further), [row, *root_rows(requires)]
+        size = Put({table: [(key, value), *further]}, requires, None).size
+        reads = [row, *root_rows(requires)]
         # Durable also if it fails: the write that it lost against may still wait for the same sync.
         return await self._committer.submit(compare_and_set, reads=reads, size=size, durable=True)
 
@@ -247,12 +257,8 @@ class RocksStore:
         check_renewal(kind)
         if kind is Stored.PAYLOADS:
             return await self._payloads.renew(keys, below_held=below_held)
-        rows = root_rows(keys)
-
-        def renew(transaction: Transaction) -> list[int | None]:
-            return [0 if self._dates.renew_root(transaction, row) else None for row in rows]
-
-        return await self._committer.submit(renew, reads=rows, size=0, durable=True)
+        renew = partial(self._dates.renew_roots, roots=keys)
+        return await self._committer.submit(renew, reads=root_rows(keys), size=0, durable=True)
 
     # --- payloads -----------------------------------------------------------------------------------------------------
 
@@ -273,8 +279,8 @@ class RocksStore:
 
     # --- the store as a whole -----------------------------------------------------------------------------------------
 
-    def blocking_reads(self) -> RocksBlockingReads:
-        return RocksBlockingReads(self._database, self._committer, self._dates, asyncio.get_running_loop())
+    def blocking(self) -> RocksBlockingStore:
+        return RocksBlockingStore(self._database, self._committer, self._dates, self._payloads)
 
     def collect(self, grace_seconds: float) -> RocksCollection:
         return RocksCollection(self._reader, self._committer, self._dates, grace_seconds)
@@ -360,21 +366,21 @@ class RocksStore:
                 self._database.close()
 
 
-class RocksBlockingReads:
-    """`coregw.store.protocol.BlockingReads` of a `RocksStore`; its event loop is visited for what is not durable alone.
+class RocksBlockingStore:
+    """`coregw.store.protocol.BlockingStore` of a `RocksStore`.
 
     Args:
         database: The database.
         committer: Its writer, which knows which rows are not durable yet.
         dates: The dates of its rows.
-        loop: The event loop.
+        payloads: Its payloads.
     """
 
-    def __init__(self, database: Database, committer: Committer, dates: Dates, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, database: Database, committer: Committer, dates: Dates, payloads: RocksPayloads) -> None:
         self._database = database
         self._committer = committer
         self._dates = dates
-        self._loop = loop
+        self._payloads = payloads
 
     def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
         epoch, family = self._committer.epoch, _FAMILIES[table]
@@ -397,12 +403,72 @@ class RocksBlockingReads:
         return part
 
     def _wait_durable(self, family: Family, keys: Sequence[bytes], epoch: int) -> None:
-        rows = [RowKey(family, key) for key in keys]
-        if self._committer.are_undurable(rows):
-            waiting = self._committer.wait_durable(rows, epoch)
-            asyncio.run_coroutine_threadsafe(waiting, self._loop).result()
-        self._committer.require_epoch(epoch)
+        self._committer.wait_durable_in_thread([RowKey(family, key) for key in keys], epoch)
+
+    def write(
+        self, payloads: Sequence[tuple[bytes, bytes]], puts: Sequence[Put], renewals: Sequence[Sequence[bytes]]
+    ) -> WriteOutcomes:
+        written = self._begin([*map(self._payload_write, payloads), *map(self._put_write, puts)])
+        renewed = self._begin([self._renewal_write(roots) for roots in renewals])  # a full disk allows these
+        outcomes = written()
+        return WriteOutcomes(
+            [each if isinstance(each, CoregwError) else None for each in outcomes[: len(payloads)]],
+            outcomes[len(payloads) :],
+            renewed(),
+        )
+
+    def _payload_write(self, payload: tuple[bytes, bytes]) -> _Write:
+        (upload,) = self._payloads.uploads([payload])
+        put = partial(put_chunk, dates=self._dates, upload=upload)
+        return _Write(put, [payload_row(upload)], chunk_size(upload), durable=True)
+
+    def _put_write(self, put: Put) -> _Write:
+        action, durable = partial(self._dates.put_rows, put=put), put.is_durable
+        return _Write(action, root_rows(put.requires), put.size, durable=durable, after_sync=durable)
+
+    def _renewal_write(self, roots: Sequence[bytes]) -> _Write:
+        return _Write(partial(self._dates.renew_roots, roots=roots), root_rows(roots), 0, durable=True)
+
+    def _begin(self, writes: Sequence[_Write]) -> Callable[[], list[Any]]:
+        """Queue writes as one request; return what waits for what each of them returns or raises."""
+        if not writes:
+            return list
+
+        def perform(transaction: Transaction) -> list[Any]:
+            return [_outcome_of(partial(each.action, transaction)) for each in writes]
+
+        request = _outcome_of(
+            lambda: self._committer.submit_from_thread(
+                perform,
+                reads=[row for each in writes for row in each.reads],
+                size=sum(each.size for each in writes),
+                durable=any(each.durable for each in writes),
+                after_sync=any(each.after_sync for each in writes),
+            )
+        )
+
+        def outcomes() -> list[Any]:
+            found = request if isinstance(request, CoregwError) else _outcome_of(request.result)
+            if isinstance(found, StoreDamaged) and len(writes) > 1:  # a row that one of them reads
+                return [self._begin([each])()[0] for each in writes]
+            return [found] * len(writes) if isinstance(found, CoregwError) else found
+
+        return outcomes
 
 
-def _size(rows: Sequence[tuple[bytes, bytes]]) -> int:
-    return sum(len(key) + len(value) for key, value in rows)
+class _Write(NamedTuple):
+    """A write, as `Committer.submit` takes it."""
+
+    action: Callable[[Transaction], Any]
+    reads: Sequence[RowKey]
+    size: int
+    durable: bool
+    after_sync: bool = False
+
+
+def _outcome_of(call: Callable[[], _T]) -> _T | CoregwError:
+    """Return what a call returns or raises."""
+    try:
+        return call()
+    except CoregwError as error:
+        return error

@@ -18,7 +18,7 @@ use coregw_front::peers::{LOOPBACK, Proxies};
 use coregw_front::problem::Codes;
 use coregw_front::reads::{Failure, Found, Reads};
 use coregw_front::server::{Answer, Listener, Server, Service};
-use coregw_front::writes::{SHORT_PAYLOAD_BYTES, Writes};
+use coregw_front::writes::{SHORT_CHANGE_BYTES, SHORT_PAYLOAD_BYTES, Writes};
 use http::{HeaderName, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
@@ -159,6 +159,7 @@ pub async fn start(stored: Stored, options: Options) -> Running {
             resolve_batch: 1 << 20,
             batch_answer: 16 << 20,
             payload: SHORT_PAYLOAD_BYTES,
+            change: SHORT_CHANGE_BYTES,
         },
         budget: Budget::new(Capacity { total: 64 << 20, per_address: 32 << 20, largest: 16 << 20 }, proxies),
         payload_cache_bytes: 16 << 20,

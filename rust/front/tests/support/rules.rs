@@ -34,6 +34,8 @@ pub fn codes() -> Codes {
         ("internal", 500),
         ("unavailable", 503),
         ("storage_full", 507),
+        ("before_mismatch", 409),
+        ("expected_root_mismatch", 409),
     ])
 }
 
