@@ -2313,7 +2313,7 @@ class WriteBatch(NamedTuple):
     """Binary CIDs of roots to date as if they were stored now, a list for each request."""
 
 class NewTrees(NamedTuple):
-    """Pages, and records of roots, that are written together or not at all."""
+    """Pages, and records of roots, that are written together or not at all. If all roots are held, and complete, they are dated instead."""
 
     pages: list[tuple[bytes, bytes]]
     """Digests and pages."""
@@ -2459,7 +2459,9 @@ class StoreReads:
         Raises:
             ValueError: If a digest does not have 32 bytes.
         """
-    def fail(self, batch: int, kind: Literal["unavailable", "full", "damaged", "not_found", "internal"], message: str) -> None:
+    def fail(
+        self, batch: int, kind: Literal["unavailable", "full", "damaged", "not_found", "internal"], message: str
+    ) -> None:
         """Say why a batch was not read. An unknown batch is ignored.
 
         Args:
@@ -2513,7 +2515,9 @@ class StoreWrites:
         Raises:
             ValueError: If there is no such kind.
         """
-    def fail(self, batch: int, kind: Literal["unavailable", "full", "damaged", "not_found", "internal"], message: str) -> None:
+    def fail(
+        self, batch: int, kind: Literal["unavailable", "full", "damaged", "not_found", "internal"], message: str
+    ) -> None:
         """Say why nothing of a batch is known to be written. An unknown batch is ignored.
 
         Args:

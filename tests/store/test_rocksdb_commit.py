@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from coregw.errors import StoreDamaged, Unavailable
+from coregw.errors import RootNotFound, StorageFull, StoreDamaged, Unavailable
 from coregw.store import CHUNK_BYTES, Table
 from coregw.store.collection import Stored
+from coregw.store.protocol import Put
 from coregw.store.rocksdb import RocksStore, open_store
+from coregw.store.rocksdb.layout import Family
 from rocksdb_support import (
     RESERVE,
     ControlledDatabase,
@@ -240,3 +242,82 @@ async def test_a_cancelled_commit_stores_the_whole_payload_or_nothing(
 async def test_the_chunks_of_duplicate_uploads_are_deleted(store: RocksStore) -> None:
     await asyncio.gather(*(upload(store, bytes(3 * CHUNK_BYTES)) for _ in range(5)))
     assert await assert_payloads_are_whole(store) == 1
+
+
+# --- batches of threads -----------------------------------------------------------------------------------------------
+
+
+def a_put(root: bytes, *, requires: Sequence[bytes] = (), unless: Sequence[bytes] = ()) -> Put:
+    page = (multihash_of(root)[2:], b"page of " + root)
+    return Put({Table.PAGES: [page], Table.ROOTS: [(root, b"")]}, requires, None, unless)
+
+
+async def test_each_write_of_a_batch_has_an_outcome_and_all_share_a_sync(
+    store: RocksStore, database: ControlledDatabase
+) -> None:
+    await put_roots(store, [b"held"])
+    syncs = database.syncs
+    payloads = [(multihash_of(data), data) for data in (b"one", b"", b"one")]
+    puts = [a_put(b"a", requires=[b"held"]), a_put(b"b", requires=[b"absent"]), a_put(b"c")]
+    outcomes = await asyncio.to_thread(store.blocking().write, payloads, puts, [[b"held", b"absent"], []])
+    assert database.syncs <= syncs + 2  # the renewals, which a full disk allows, may come in a batch of their own
+    assert outcomes.payloads == [None, None, None]
+    assert [type(each) for each in outcomes.puts] == [int, RootNotFound, int]
+    assert outcomes.renewals == [[0, None], []]
+    assert await store.stat_payloads([name for name, _ in payloads]) == [3, 0, 3]
+    assert await are_held(store, [b"a", b"b", b"c"]) == [True, False, True]
+    assert await get_pages(store, [multihash_of(b"b")[2:]]) == [None]
+
+
+async def test_a_root_that_is_held_with_one_of_these_values_is_renewed_and_not_written(store: RocksStore) -> None:
+    def value(root: bytes, value: bytes) -> Put:
+        return Put({Table.ROOTS: [(root, value)]}, (), None)
+
+    write = store.blocking().write
+    await asyncio.to_thread(write, [], [value(b"whole", b"whole"), value(b"lost", b"incomplete")], [])
+    unless = [b"", b"whole"]
+    puts = [a_put(b"whole", requires=[b"absent"], unless=unless), a_put(b"lost", unless=unless), a_put(b"new")]
+    outcomes = await asyncio.to_thread(write, [], puts, [])
+    assert [type(each) for each in outcomes.puts] == [int, int, int]
+    assert await store.get(Table.ROOTS, [b"whole", b"lost", b"new"]) == [b"whole", b"", b""]
+    pages = await get_pages(store, [multihash_of(root)[2:] for root in (b"whole", b"lost", b"new")])
+    assert [page is not None for page in pages] == [False, True, True]
+
+
+async def test_a_full_disk_refuses_what_needs_room_and_allows_renewals(
+    store: RocksStore, database: ControlledDatabase
+) -> None:
+    await put_roots(store, [b"held"])
+    database.free = 0
+    payload = (multihash_of(b"data"), b"data")
+    outcomes = await asyncio.to_thread(store.blocking().write, [payload], [a_put(b"a")], [[b"held"]])
+    assert [type(each) for each in [*outcomes.payloads, *outcomes.puts]] == [StorageFull, StorageFull]
+    assert outcomes.renewals == [[0]]
+    assert not any(await are_held(store, [b"a"]))
+
+
+async def test_a_row_that_cannot_be_read_fails_only_the_write_that_reads_it(
+    store: RocksStore, database: ControlledDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = database.get
+
+    def get(family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+        if b"damaged" in keys:
+            raise StoreDamaged("a block is damaged")
+        return read(family, keys)
+
+    await put_roots(store, [b"damaged", b"held"])
+    monkeypatch.setattr(database, "get", get)
+    payload = (multihash_of(b"data"), b"data")
+    puts = [a_put(b"a", requires=[b"damaged"]), a_put(b"b", requires=[b"held"])]
+    outcomes = await asyncio.to_thread(store.blocking().write, [payload], puts, [[b"damaged"], [b"held"]])
+    assert outcomes.payloads == [None]
+    assert [type(each) for each in outcomes.puts] == [StoreDamaged, int]
+    assert [type(each) for each in outcomes.renewals] == [StoreDamaged, list]
+
+
+async def test_a_closed_store_refuses_a_batch(store: RocksStore) -> None:
+    write = store.blocking().write
+    await store.close()
+    outcomes = await asyncio.to_thread(write, [(multihash_of(b"data"), b"data")], [a_put(b"a")], [[b"a"]])
+    assert all(isinstance(each, Unavailable) for group in outcomes for each in group)

@@ -31,7 +31,7 @@ from typing import Final
 
 from coregw._core import Cid, Operation, page_guides
 from coregw.errors import CoregwError, Unavailable
-from coregw.store import Store, Table
+from coregw.store import Store, Stored, Table
 from coregw.store.protocol import Guide, GuidedStore, Put
 
 __all__ = [
@@ -289,7 +289,11 @@ class GuidedPages:
 
 async def put_guided(store: Store, put: Put, *, durable: bool) -> int:
     """Put rows as `coregw.store.Store.put`, with guides of the pages if the store keeps them."""
-    rows, requires, since = put
+    rows, requires, since, unless = put
+    if unless and (roots := put.roots):
+        states = await store.get(Table.ROOTS, roots)
+        if all(state in unless for state in states) and None not in await store.renew(Stored.ROOTS, roots):
+            return 0  # nothing depends on its time, since nothing was written
     if not isinstance(store, GuidedStore) or not (guides := page_guides(rows.get(Table.PAGES, ()))):
         return await store.put(rows, durable, requires, since)
     return await store.put(rows, durable, requires, since, [Guide(*guide) for guide in guides])

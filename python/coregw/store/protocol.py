@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self, runtime_checkable
@@ -318,11 +318,19 @@ class Put(NamedTuple):
         rows: Pairs of keys and values by table.
         requires: Roots that must be held.
         since: What the first of several calls returned.
+        unless: Values of `Table.ROOTS`. If there are roots, and each is held with one of these values, they are renewed
+            as by `Store.renew`, and nothing is written.
     """
 
     rows: Mapping[Table, Sequence[tuple[bytes, bytes]]]
     requires: Sequence[bytes]
     since: int | None
+    unless: Collection[bytes] = ()
+
+    @property
+    def roots(self) -> list[bytes]:
+        """The roots that it puts."""
+        return [root for root, _ in self.rows.get(Table.ROOTS, ())]
 
     @property
     def is_durable(self) -> bool:

@@ -245,7 +245,12 @@ impl Driver {
         start: impl FnOnce() -> Result<Operation, Problem> + Send + 'static,
     ) -> Result<Vec<u8>, Problem> {
         let nodes = CHANGE_NODES_FACTOR * self.limits.max_nodes + weight as u64;
-        let start = move || start().inspect(|operation| operation.limit_nodes(nodes));
+        let start = move || {
+            start().inspect(|operation| {
+                operation.limit_nodes(nodes);
+                operation.store_unless_held();
+            })
+        };
         let mut change = Change::new(self, writes, account);
         let began = Instant::now();
         let (mut operation, mut progress, mut busy) = if weight <= MAX_WEIGHT_HERE {

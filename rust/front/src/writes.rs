@@ -36,7 +36,8 @@ pub struct WriteBatch {
     pub renewals: Vec<Vec<RootCid>>,
 }
 
-/// Pages, and the records of roots, which are written together or not at all.
+/// Pages, and the records of roots, which are written together or not at all. If all roots are held already, and complete,
+/// they are dated instead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewTrees {
     /// Pages by digest.

@@ -85,9 +85,6 @@ async fn build_root(trees: Trees, suite: Suite, mut arcs: Box<dyn SortedArcs>) -
 
 async fn create_root(trees: Trees, arcs: Arcs, suite: Suite, workers: &dyn Workers) -> Result<Vec<u8>> {
     let map::NewMap { root, pages, .. } = map::build_pages(suite, arcs, workers)?;
-    // The pages of a root that is held are stored already.
-    if !trees.is_held(&root).await || !trees.are_renewed(&[root]).await {
-        trees.store(pages, &[root], &[]).await;
-    }
+    trees.store_unless_held(pages, &[root], &[]).await;
     Ok(json::write(&CreateRootResult { root: root.cid().text() }))
 }

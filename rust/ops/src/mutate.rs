@@ -53,11 +53,7 @@ async fn mutate(trees: Trees, base: RootCid, deltas: Vec<(Delta, Ask)>, prove: b
         arc_count += delta.change_count;
     }
     let Mutation { trees, made, receipts, results, required, .. } = mutation;
-    let pages = made.take();
-    // Roots that are held have their pages already.
-    if trees.first_not_held(&results).await.is_some() || !trees.are_renewed(&results).await {
-        trees.store(pages, &results, &required).await;
-    }
+    trees.store_unless_held(made.take(), &results, &required).await;
     trees.spend_bytes(receipts.iter().filter_map(|receipt| receipt.proof.as_ref()).map(String::len).sum()).await?;
     Ok(json::write(&Receipt {
         base_root: base.cid().text(),

@@ -21,12 +21,7 @@ impl Trees {
         Arc::clone(&self.cache) as Arc<dyn PageSource>
     }
 
-    /// Whether the store has a record of `root`.
-    pub(crate) async fn is_held(&self, root: &RootCid) -> bool {
-        self.is_held_before(root, Vec::new).await
-    }
-
-    /// As [`Trees::is_held`], before the operation looks for `keys` in the tree of `root`.
+    /// Whether the store has a record of `root`, before the operation looks for `keys` in the tree of `root`.
     pub(crate) async fn is_held_before(&self, root: &RootCid, keys: impl FnOnce() -> Vec<Vec<u8>>) -> bool {
         if let Some(is_held) = self.cache.is_held(root) {
             return is_held;
@@ -156,6 +151,19 @@ impl Trees {
         self.spend(bytes as u64 / BYTES_PER_NODE).await
     }
 
+    /// As [`Trees::store`], unless all of `roots` are held, whose pages are stored already: then these are renewed.
+    pub(crate) async fn store_unless_held(
+        &self,
+        pages: Vec<(Digest, Vec<u8>)>,
+        roots: &[RootCid],
+        requires: &[RootCid],
+    ) {
+        let is_judged = self.slot.stores_unless_held() && bytes_of(&pages) <= MAX_STORE_BYTES;
+        if is_judged || self.first_not_held(roots).await.is_some() || !self.are_renewed(roots).await {
+            self.store(pages, roots, requires).await;
+        }
+    }
+
     /// Waits until pages, and after them the records of `roots`, are stored, `MAX_STORE_BYTES` at a time.
     ///
     /// The last pages are stored together with the records, so that a small change is one write. The trees share pages
@@ -179,6 +187,10 @@ impl Trees {
         self.slot.store(last_pages, roots.to_vec(), requires.to_vec()).await;
         roots.iter().for_each(|root| self.cache.remember(*root, generation));
     }
+}
+
+fn bytes_of(pages: &[(Digest, Vec<u8>)]) -> usize {
+    pages.iter().map(|(_, page)| page.len()).sum()
 }
 
 /// Writing this many bytes of a response is about as much work as visiting a node.

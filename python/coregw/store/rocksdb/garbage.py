@@ -92,12 +92,20 @@ class Dates:
 
     def put_rows(self, transaction: Transaction, put: Put) -> int:
         """Write rows, and return the store's time, as `coregw.store.Store.put`. Raises before it writes, or never."""
-        if roots := put.rows.get(Table.ROOTS):
-            self.ages.admit([root for root, _ in roots], put.since)
+        roots = put.roots
+        if put.unless and roots and all(self._state(transaction, row) in put.unless for row in root_rows(roots)):
+            self.renew_roots(transaction, roots)
+            return self.ages.clock.now()
+        if roots:
+            self.ages.admit(roots, put.since)
         self.require(transaction, put.requires)
         for table, pairs in put.rows.items():
             self.put(transaction, table, pairs)
         return self.ages.clock.now()
+
+    def _state(self, transaction: Transaction, row: RowKey) -> bytes | None:
+        """The value of the row of a root; None if it is not held."""
+        return self.shown(Table.ROOTS, transaction.get(row))
 
     def require(self, transaction: Transaction, roots: Sequence[bytes]) -> None:
         """Check that roots are held; see `Ages.require`."""

@@ -424,7 +424,8 @@ class RocksBlockingStore:
 
     def _put_write(self, put: Put) -> _Write:
         action, durable = partial(self._dates.put_rows, put=put), put.is_durable
-        return _Write(action, root_rows(put.requires), put.size, durable=durable, after_sync=durable)
+        reads = root_rows([*put.requires, *(put.roots if put.unless else ())])
+        return _Write(action, reads, put.size, durable=durable, after_sync=durable)
 
     def _renewal_write(self, roots: Sequence[bytes]) -> _Write:
         return _Write(partial(self._dates.renew_roots, roots=roots), root_rows(roots), 0, durable=True)

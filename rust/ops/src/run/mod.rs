@@ -20,7 +20,7 @@ mod need;
 use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -58,6 +58,8 @@ pub(crate) struct Slot {
     budget: AtomicU64,
     /// The memory of what the operation holds; see [`Operation::held_bytes`].
     held_bytes: AtomicUsize,
+    /// See [`Operation::store_unless_held`].
+    stores_unless_held: AtomicBool,
     allowance: Arc<Allowance>,
     state: Mutex<SlotState>,
 }
@@ -149,6 +151,11 @@ impl Slot {
         self.budget.load(Ordering::Relaxed)
     }
 
+    /// Whether a root that is held already is not stored again, but dated, by who meets [`Need::Store`].
+    pub(crate) fn stores_unless_held(&self) -> bool {
+        self.stores_unless_held.load(Ordering::Relaxed)
+    }
+
     /// Notes the memory of what the operation holds.
     pub(crate) fn set_held_bytes(&self, bytes: usize) {
         self.held_bytes.store(bytes, Ordering::Relaxed);
@@ -228,6 +235,12 @@ impl Operation {
     pub fn limit_nodes(&self, nodes: u64) {
         self.slot.allowance.limit.store(nodes, Ordering::Relaxed);
         self.slot.allowance.left.store(nodes, Ordering::Relaxed);
+    }
+
+    /// Lets a change not ask whether its result is held before it stores that in one [`Need::Store`]: if its roots are held
+    /// and complete, who meets that need dates them, and stores nothing.
+    pub fn store_unless_held(&self) {
+        self.slot.stores_unless_held.store(true, Ordering::Relaxed);
     }
 
     /// What it will look for in the trees of the roots for which it waits, as far as it knows: pages to read early.
