@@ -67,6 +67,8 @@ T = TypeVar("T")
 _HEADER_FIELDS: Final = 128
 _LOG_BYTES: Final = 1 << 20
 _BACKLOG: Final = 1024
+_REMOTE_WRITERS: Final = 4
+"""Batches in progress at once where one takes several round trips. Another store syncs one after the other anyway."""
 
 
 class RunningFront(NamedTuple):
@@ -117,7 +119,8 @@ async def serve_front(
         front = _new_front(gateway, reads, writes, headers, path, write_token, hot=hot)
         loop = asyncio.get_running_loop()
         visit = _visit_of(engine.store, reads.small_payload_bytes, loop)
-        readers, writers = (limits.store_threads, 1) if hot else (0, 0)
+        writers = 1 if isinstance(engine.store, ThreadStore) else _REMOTE_WRITERS
+        readers, writers = (limits.store_threads, writers) if hot else (0, 0)
         pool = stack.enter_context(ThreadPoolExecutor(readers + writers + 2, "coregw-front"))
         helpers = [loop.run_in_executor(pool, _read_store, reads, visit) for _ in range(readers)]
         write = _write_of(engine.store, loop)

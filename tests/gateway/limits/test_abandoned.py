@@ -22,6 +22,7 @@ from coregw.store.memory import MemoryStore
 from servers import free_port
 from worker_processes import until
 
+SHORT_CHANGE_BYTES = 16 << 10
 LEAVING = 24  # of each kind
 LEAF = coregw.payload_cid(b"leaf")
 NO_LINGER = struct.pack("ii", 1, 0)
@@ -56,9 +57,9 @@ class GatedStore(MemoryStore):
         self._loop.call_soon_threadsafe(self._gate.set)
 
 
-def creation(number: int, size: int) -> tuple[bytes, str]:
-    """A request of so many bytes that creates a map, and its root."""
-    arcs = {f"{number}/{'x' * size}": LEAF}
+def creation(number: int) -> tuple[bytes, str]:
+    """A request that creates a map, too long for the front, and its root."""
+    arcs = {f"{number}/{arc}/{'x' * 1000}": LEAF for arc in range(20)}
     body = json.dumps({"arcs": arcs}).encode()
     head = b"POST /v1/roots HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body)
     return head + body, coregw.Map(arcs).root
@@ -95,7 +96,8 @@ def test_a_change_whose_client_leaves_while_it_waits_is_not_made(begun: threadin
         roots = []
 
         def send(number: int) -> socket.socket:
-            request, root = creation(number, 2000)
+            request, root = creation(number)
+            assert SHORT_CHANGE_BYTES < len(request) < HEAVY_BODY_BYTES
             roots.append(root)
             connection = stack.enter_context(serving.connect(url))
             connection.sendall(request)
@@ -121,4 +123,3 @@ def test_a_change_whose_client_leaves_while_it_waits_is_not_made(begun: threadin
         assert serving.everything(half_closed).removeprefix(CONTINUE).startswith(b"HTTP/1.1 201 ")
     # Changes have their places in order, and the gateway has ended all of them before it stops.
     assert {bytes(coregw.Cid(root)) for root in roots[: MAX_CHANGES + 2]} == set(store.stored)
-    assert HEAVY_BODY_BYTES > 2 * 2000
