@@ -2313,7 +2313,7 @@ class WriteBatch(NamedTuple):
     """Binary CIDs of roots to date as if they were stored now, a list for each request."""
 
 class NewTrees(NamedTuple):
-    """Pages, and records of roots, that are written together or not at all. If all roots are held, and complete, they are dated instead."""
+    """Pages and roots that are stored together or not at all. Roots that are all held, and complete, are dated instead."""
 
     pages: list[tuple[bytes, bytes]]
     """Digests and pages."""
@@ -2522,7 +2522,7 @@ class StoreWrites:
 
         Args:
             batch: The id of the batch.
-            kind: ``unavailable`` or ``full`` if the store takes nothing at the moment; ``damaged`` if something stored is;
+            kind: ``unavailable`` or ``full`` if the store takes nothing now; ``damaged`` if something stored is;
                 ``internal`` for a failure that the caller has logged.
             message: A sentence for clients, or for the log if something is damaged.
 

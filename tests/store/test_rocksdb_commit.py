@@ -247,9 +247,9 @@ async def test_the_chunks_of_duplicate_uploads_are_deleted(store: RocksStore) ->
 # --- batches of threads -----------------------------------------------------------------------------------------------
 
 
-def a_put(root: bytes, *, requires: Sequence[bytes] = (), unless: Sequence[bytes] = ()) -> Put:
+def a_put(root: bytes, *, requires: Sequence[bytes] = (), replaces: Sequence[bytes] | None = None) -> Put:
     page = (multihash_of(root)[2:], b"page of " + root)
-    return Put({Table.PAGES: [page], Table.ROOTS: [(root, b"")]}, requires, None, unless)
+    return Put({Table.PAGES: [page], Table.ROOTS: [(root, b"")]}, requires, None, replaces)
 
 
 async def test_each_write_of_a_batch_has_an_outcome_and_all_share_a_sync(
@@ -269,14 +269,17 @@ async def test_each_write_of_a_batch_has_an_outcome_and_all_share_a_sync(
     assert await get_pages(store, [multihash_of(b"b")[2:]]) == [None]
 
 
-async def test_a_root_that_is_held_with_one_of_these_values_is_renewed_and_not_written(store: RocksStore) -> None:
+async def test_a_root_that_is_held_with_a_value_that_is_not_replaced_is_renewed(store: RocksStore) -> None:
     def value(root: bytes, value: bytes) -> Put:
         return Put({Table.ROOTS: [(root, value)]}, (), None)
 
     write = store.blocking().write
     await asyncio.to_thread(write, [], [value(b"whole", b"whole"), value(b"lost", b"incomplete")], [])
-    unless = [b"", b"whole"]
-    puts = [a_put(b"whole", requires=[b"absent"], unless=unless), a_put(b"lost", unless=unless), a_put(b"new")]
+    puts = [
+        a_put(b"whole", requires=[b"absent"], replaces=[b"incomplete"]),
+        a_put(b"lost", replaces=[b"incomplete"]),
+        a_put(b"new"),
+    ]
     outcomes = await asyncio.to_thread(write, [], puts, [])
     assert [type(each) for each in outcomes.puts] == [int, int, int]
     assert await store.get(Table.ROOTS, [b"whole", b"lost", b"new"]) == [b"whole", b"", b""]

@@ -289,10 +289,10 @@ class GuidedPages:
 
 async def put_guided(store: Store, put: Put, *, durable: bool) -> int:
     """Put rows as `coregw.store.Store.put`, with guides of the pages if the store keeps them."""
-    rows, requires, since, unless = put
-    if unless and (roots := put.roots):
+    rows, requires, since, replaces = put
+    if replaces is not None and (roots := put.roots):
         states = await store.get(Table.ROOTS, roots)
-        if all(state in unless for state in states) and None not in await store.renew(Stored.ROOTS, roots):
+        if put.renews(states) and None not in await store.renew(Stored.ROOTS, roots):
             return 0  # nothing depends on its time, since nothing was written
     if not isinstance(store, GuidedStore) or not (guides := page_guides(rows.get(Table.PAGES, ()))):
         return await store.put(rows, durable, requires, since)

@@ -35,7 +35,7 @@ from coregw._core import (
     WriteBatch,
 )
 from coregw.concurrency import beside, usable_cores
-from coregw.engine.pages import COMPLETE, INCOMPLETE, WHOLE, put_guided
+from coregw.engine.pages import COMPLETE, INCOMPLETE, put_guided
 from coregw.errors import (
     ERROR_CODES,
     CoregwError,
@@ -288,7 +288,7 @@ def _put_of(trees: NewTrees) -> Put:
     rows: dict[Table, list[tuple[bytes, bytes]]] = {Table.PAGES: trees.pages}
     if trees.roots:
         rows[Table.ROOTS] = [(root, COMPLETE) for root in trees.roots]
-    return Put(rows, trees.requires, trees.since, unless=(COMPLETE, WHOLE))
+    return Put(rows, trees.requires, trees.since, replaces=(INCOMPLETE,))
 
 
 async def _write_batch(store: Store, batch: WriteBatch) -> WriteOutcomes:

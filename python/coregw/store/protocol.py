@@ -318,19 +318,25 @@ class Put(NamedTuple):
         rows: Pairs of keys and values by table.
         requires: Roots that must be held.
         since: What the first of several calls returned.
-        unless: Values of `Table.ROOTS`. If there are roots, and each is held with one of these values, they are renewed
-            as by `Store.renew`, and nothing is written.
+        replaces: Values of `Table.ROOTS`. If there are roots, and each is held with another value, they are renewed as
+            by `Store.renew`, and nothing is written. With None, all is written in any case.
     """
 
     rows: Mapping[Table, Sequence[tuple[bytes, bytes]]]
     requires: Sequence[bytes]
     since: int | None
-    unless: Collection[bytes] = ()
+    replaces: Collection[bytes] | None = None
 
     @property
     def roots(self) -> list[bytes]:
         """The roots that it puts."""
         return [root for root, _ in self.rows.get(Table.ROOTS, ())]
+
+    def renews(self, states: Sequence[bytes | None]) -> bool:
+        """Whether its roots are renewed, given the values of their rows, None for one that is not held."""
+        if self.replaces is None or not states:
+            return False
+        return all(state is not None and state not in self.replaces for state in states)
 
     @property
     def is_durable(self) -> bool:

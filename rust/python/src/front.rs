@@ -395,7 +395,7 @@ impl StoreWrites {
     ///
     /// Args:
     ///     batch: The id of the batch.
-    ///     kind: ``unavailable`` or ``full`` if the store takes nothing at the moment; ``damaged`` if something stored is;
+    ///     kind: ``unavailable`` or ``full`` if the store takes nothing now; ``damaged`` if something stored is;
     ///         ``internal`` for a failure that the caller has logged.
     ///     message: A sentence for clients, or for the log if something is damaged.
     ///

@@ -93,7 +93,7 @@ class Dates:
     def put_rows(self, transaction: Transaction, put: Put) -> int:
         """Write rows, and return the store's time, as `coregw.store.Store.put`. Raises before it writes, or never."""
         roots = put.roots
-        if put.unless and roots and all(self._state(transaction, row) in put.unless for row in root_rows(roots)):
+        if put.replaces is not None and put.renews([self._state(transaction, row) for row in root_rows(roots)]):
             self.renew_roots(transaction, roots)
             return self.ages.clock.now()
         if roots:

@@ -424,7 +424,7 @@ class RocksBlockingStore:
 
     def _put_write(self, put: Put) -> _Write:
         action, durable = partial(self._dates.put_rows, put=put), put.is_durable
-        reads = root_rows([*put.requires, *(put.roots if put.unless else ())])
+        reads = root_rows([*put.requires, *(() if put.replaces is None else put.roots)])
         return _Write(action, reads, put.size, durable=durable, after_sync=durable)
 
     def _renewal_write(self, roots: Sequence[bytes]) -> _Write:
