@@ -2313,7 +2313,7 @@ class WriteBatch(NamedTuple):
     """Binary CIDs of roots to date as if they were stored now, a list for each request."""
 
 class NewTrees(NamedTuple):
-    """Pages and roots that are stored together or not at all. Roots that are all held, and complete, are dated instead."""
+    """Pages and roots that are stored together or not at all. If all roots are held, they are dated instead."""
 
     pages: list[tuple[bytes, bytes]]
     """Digests and pages."""

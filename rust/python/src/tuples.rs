@@ -285,7 +285,7 @@ pub static WRITE_BATCH: NamedTuple = NamedTuple::new(
 /// Trees of a `WriteBatch`.
 pub static NEW_TREES: NamedTuple = NamedTuple::new(
     "NewTrees",
-    "Pages and roots that are stored together or not at all. Roots that are all held, and complete, are dated instead.",
+    "Pages and roots that are stored together or not at all. If all roots are held, they are dated instead.",
     &[
         ("pages", "Digests and pages."),
         ("roots", "Binary CIDs of roots that are held from then on; without any, the pages need not be durable."),
