@@ -45,7 +45,6 @@ FIRES: dict[str, list[tuple[str, str]]] = {
         ('coregw_store_sync_seconds_bucket{le="+Inf",', "0+9x1000"),
     ],
     "CoregwWriteQueue": [("coregw_store_queue", "5000x1000")],
-    "CoregwWorkersExit": [("coregw_worker_exits_total", "0x20 5x1000")],
     "CoregwDamageFound": [("coregw_fsck_findings", "1x1000")],
     "CoregwMaintenanceFailed": [('coregw_jobs_ended_total{kind="gc",outcome="failed",', "0x20 1x1000")],
     "CoregwBackupOld": [

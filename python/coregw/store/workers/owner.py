@@ -1,7 +1,7 @@
 """The owner process's end: serves an open store to worker processes, each over a socket of its own.
 
 If a worker dies, its calls in progress are completed and its uncommitted uploads aborted. The other end is
-`coregw.store.workers.remote`; `coregw.gateway.workers` starts the processes.
+`coregw.store.workers.remote`.
 """
 
 from __future__ import annotations
