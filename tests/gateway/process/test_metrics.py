@@ -26,7 +26,7 @@ from coregw.gateway.settings import Settings
 from coregw.messages.management import GarbageCollected, Progress, ProgressCallback
 from coregw.store.memory import MemoryStore
 from coregw.telemetry import Histogram
-from worker_processes import until
+from processes import until
 
 Metrics = dict[str, dict[tuple[tuple[str, str], ...], float]]
 

@@ -17,9 +17,9 @@ import yaml
 
 import serving
 from coregw.client import Client
+from processes import until
 from servers import free_port
 from static_trees import DEPLOY
-from worker_processes import until
 
 RULES: list[dict[str, Any]] = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yml").read_text("utf-8"))["groups"][0][
     "rules"

@@ -20,7 +20,7 @@ from coregw import payload_cid
 from coregw.client import Client, ConnectionOptions
 from coregw.errors import InvalidInput
 from coregw.gateway.settings import Settings
-from worker_processes import until
+from processes import until
 
 DATA = b"by TLS"
 
