@@ -74,7 +74,7 @@ def metrics() -> str:
     return (
         "# Metrics\n\n"
         "What `GET /metrics` exports on the [management addresses](../operations.md#management), in Prometheus' text "
-        "format, summed over all processes. [Monitoring](../operations.md#monitoring) says how to scrape it, and has a "
+        "format. [Monitoring](../operations.md#monitoring) says how to scrape it, and has a "
         "dashboard and alert rules.\n\n"
         "Labels come from bounded sets. `route` is a template such as `/v1/cas/{cid}`, or `none` for a path without a "
         "route; `method` is `other` if HTTP does not define it; `reason` is an [error code](errors.md), "

@@ -2348,8 +2348,6 @@ class Listener:
         host: An IP address; that of a link has its scope as a number: ``fe80::1%2``.
         port: The port; 0 takes a free one.
         backlog: How many connections may wait.
-        shared: Whether other processes may listen on the same port with this option; the system then distributes
-            connections.
 
     Raises:
         OSError: If the address is in use, does not exist, or may not be used.
@@ -2360,7 +2358,7 @@ class Listener:
     '127.0.0.1'
     """
 
-    def __new__(cls, host: str, port: int, backlog: int, shared: bool = False) -> Listener: ...
+    def __new__(cls, host: str, port: int, backlog: int) -> Listener: ...
     @property
     def address(self) -> tuple[str, int]:
         """The IP address and the port."""

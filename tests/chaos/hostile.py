@@ -27,7 +27,7 @@ import serving
 from chaos.attacks import ATTACKS, Target, keep_attacking
 from chaos.ledger import cid_of
 from chaos.report import Report
-from worker_processes import open_files
+from processes import open_files
 
 COUNT = len(ATTACKS)
 

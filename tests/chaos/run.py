@@ -24,7 +24,6 @@ Harness = Callable[[int, int, Path], Report]
 
 HARNESSES: dict[str, tuple[Harness, int]] = {
     "kill": (kill.run, kill.COUNT),
-    "kill-workers": (partial(kill.run, workers=3), kill.COUNT),
     "power-cut": (power_cut.run, power_cut.COUNT),
     "power-cut-control": (partial(power_cut.run, is_control=True), 10),
     "damage": (damage.run, damage.COUNT),

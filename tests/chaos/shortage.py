@@ -19,7 +19,7 @@ from chaos.ledger import Ledger, Verdict, check, cid_of
 from chaos.load import Load
 from chaos.recorder import Recorder
 from chaos.report import Report
-from worker_processes import open_files
+from processes import open_files
 
 COUNT = 24
 KINDS = ("full", "failed syncs", "descriptors")

@@ -22,10 +22,6 @@ def test_kills_lose_nothing_acknowledged(tmp_path: Path) -> None:
     assert_ok(kill.run(1, 2, tmp_path, seconds=0.5))
 
 
-def test_kills_of_workers_and_of_their_owner_lose_nothing_acknowledged(tmp_path: Path) -> None:
-    assert_ok(kill.run(1, 3, tmp_path, workers=2, seconds=0.5))
-
-
 @needs_recorder
 def test_power_cuts_lose_nothing_acknowledged(tmp_path: Path) -> None:
     assert_ok(power_cut.run(1, 6, tmp_path, seconds=0.4))

@@ -7,7 +7,6 @@ import resource
 from pathlib import Path
 
 import httpx2
-import pytest
 
 import coregw
 import serving
@@ -29,10 +28,9 @@ def fill(url: str) -> tuple[str, str]:
         return client.create_root(ARCS), client.put_payload(bytes(3_000_000))
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_running_gateway_is_backed_up_and_restored(tmp_path: Path, workers: int) -> None:
+def test_a_running_gateway_is_backed_up_and_restored(tmp_path: Path) -> None:
     data, destination, copy = tmp_path / "data", tmp_path / "backup", tmp_path / "copy"
-    with serving.process(data, workers=workers) as process:
+    with serving.process(data) as process:
         root, payload = fill(process.url)
         first, verified = result("backup", destination, "--data", data, "--verify")
         (second,) = result("backup", destination, "--data", data)

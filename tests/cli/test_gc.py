@@ -40,11 +40,10 @@ def held(client: coregw.Client, root: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_garbage_is_collected_from_a_running_gateway(tmp_path: Path, workers: int) -> None:
+def test_garbage_is_collected_from_a_running_gateway(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with (
-        serving.process(data, workers=workers, gc_grace_seconds=1000) as process,
+        serving.process(data, gc_grace_seconds=1000) as process,
         coregw.Client(process.url) as client,
     ):
         pinned = client.create_root(ARCS)
@@ -56,9 +55,7 @@ def test_garbage_is_collected_from_a_running_gateway(tmp_path: Path, workers: in
         assert held(client, garbage)
         collected = result("gc", "--data", data, "--grace", "0")
         assert (collected["roots"], collected["roots_removed"], collected["payloads_removed"]) == (2, 1, 1)
-        deadline = time.monotonic() + SECONDS
-        while held(client, garbage):  # a worker that answers from its cache learns it within a second or so
-            assert time.monotonic() < deadline
+        assert not held(client, garbage)
         assert held(client, pinned)
         assert client.create_root({**ARCS, "other": B}) == garbage
         assert held(client, garbage)

@@ -48,9 +48,8 @@ def test_settings_are_followed_by_the_limits_that_are_derived_from_them(run: Run
     assert objects.keys() == {*Settings.__struct_fields__}
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_gateway_starts_in_the_memory_that_a_process_may_use(tmp_path: Path, workers: int) -> None:
-    started = _start_within(2 << 20, "--data", tmp_path, "--port", "0", "--workers", str(workers))
+def test_a_gateway_starts_in_the_memory_that_a_process_may_use(tmp_path: Path) -> None:
+    started = _start_within(2 << 20, "--data", tmp_path, "--port", "0")
     assert started.stdout is not None
     line = started.stdout.readline()
     started.terminate()
@@ -65,7 +64,7 @@ def test_too_little_memory_is_one_line_with_the_least(tmp_path: Path) -> None:
     _, log = refused.communicate(timeout=60)
     assert refused.returncode == 1
     # Lines of the log may follow, since a thread writes them.
-    needs = f"a gateway needs at least {least}MiB for 4096 connections and 1 worker"
+    needs = f"a gateway needs at least {least}MiB for 4096 connections"
     assert any(line.endswith(needs) for line in log.splitlines()), log
     chosen = _start_within(2 << 20, "--data", tmp_path, "--set", "memory=100MiB")
     _, log = chosen.communicate(timeout=60)
@@ -75,7 +74,7 @@ def test_too_little_memory_is_one_line_with_the_least(tmp_path: Path) -> None:
 
 
 def _start_within(kib: int, *options: object) -> subprocess.Popen[str]:
-    """Start a gateway whose processes may have this much address space."""
+    """Start a gateway that may have this much address space."""
     serve = [sys.executable, "-m", "coregw", "serve", *options]
     return subprocess.Popen(
         ["sh", "-c", f'ulimit -v {kib}; exec "$@"', "sh", *serve],
@@ -84,6 +83,14 @@ def _start_within(kib: int, *options: object) -> subprocess.Popen[str]:
         env={name: value for name, value in os.environ.items() if not name.startswith("COREGW_")},
         text=True,
     )
+
+
+def test_an_option_of_a_setting_that_is_gone_is_refused_with_what_there_is_in_its_place(run: Run) -> None:
+    refused = run("serve", "--workers", "2", "--settings")
+    assert refused.exit_code == 2
+    assert "No such option '--workers'; one process uses all cores now." in refused.stderr
+    assert "one process" not in run("serve", "--wrkers", "2", "--settings").stderr
+    assert "one process" not in run("gc", "--workers", "2").stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -116,12 +116,6 @@ def test_a_listener_in_use_is_named_by_the_system() -> None:
     Listener("127.0.0.1", taken.address[1], 1).close()
 
 
-def test_shared_listeners_have_one_port() -> None:
-    one = Listener("127.0.0.1", 0, 1, shared=True)
-    other = Listener("127.0.0.1", one.address[1], 1, shared=True)
-    assert one.address == other.address
-
-
 def test_an_ipv6_listener_of_every_address_takes_ipv4_as_well() -> None:
     listener = Listener("::", 0, 1)
     socket.create_connection(("127.0.0.1", listener.address[1]), timeout=60).close()

@@ -9,9 +9,8 @@ from pathlib import Path
 from coregw.store import Store
 from coregw.store.memory import MemoryStore
 from coregw.store.rocksdb import open_store
-from worker_support import shared, worker_of
 
-KINDS = ["memory", "rocksdb", "worker", "worker without SSTs"]
+KINDS = ["memory", "rocksdb"]
 
 
 @asynccontextmanager
@@ -23,11 +22,4 @@ async def opened(kind: str, folder: Path, *, is_full: bool = False) -> AsyncIter
         await store.close()
         return
     async with await open_store(folder, **({"reserve_bytes": 1 << 62} if is_full else {})) as rocks:
-        if kind == "rocksdb":
-            yield rocks
-        elif kind == "worker":
-            async with worker_of(rocks) as worker:
-                yield worker
-        else:
-            async with shared(rocks) as (worker, _):
-                yield worker
+        yield rocks

@@ -133,7 +133,7 @@ async def test_asynchronous_standbys_are_refused(primary: Postgres) -> None:
 
 async def test_too_few_connections_are_refused(primary: Postgres) -> None:
     with pytest.raises(Unavailable, match=r"opens 80 more connections.*allows 57"):
-        await open_store(new_schema(primary), connections=4, processes=16)
+        await open_store(new_schema(primary), connections=79)
 
 
 # --- lost connections -------------------------------------------------------------------------------------------------

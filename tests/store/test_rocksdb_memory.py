@@ -14,7 +14,6 @@ from coregw.store import CHUNK_BYTES
 from coregw.store.rocksdb import RocksStore
 from rocksdb_support import run_until_dead
 from store_payloads import multihash_of, random_bytes, upload
-from worker_support import worker_of
 
 pytestmark = pytest.mark.anyio
 
@@ -68,15 +67,13 @@ async def test_a_read_keeps_nothing_that_it_has_yielded(rocks: RocksStore) -> No
     await upload(rocks, data)
     await rocks.flush()
     own = object()  # to which only this function refers
-    async with worker_of(rocks) as worker:
-        for store in (rocks, worker):
-            chunks = store.read_payload(multihash_of(data), 5)
-            for _ in range(3):
-                chunk = await anext(chunks)
-                async with asyncio.timeout(30):  # until a thread that has read it has ended its task
-                    while sys.getrefcount(chunk) > sys.getrefcount(own):
-                        await asyncio.sleep(0.001)
-                del chunk
+    chunks = rocks.read_payload(multihash_of(data), 5)
+    for _ in range(3):
+        chunk = await anext(chunks)
+        async with asyncio.timeout(30):  # until a thread that has read it has ended its task
+            while sys.getrefcount(chunk) > sys.getrefcount(own):
+                await asyncio.sleep(0.001)
+        del chunk
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from Linux's /proc")

@@ -19,7 +19,6 @@ from coregw.store.rocksdb import CACHE_BYTES, RocksStore
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.directory import require_working_disk
 from coregw.store.rocksdb.layout import Family
-from coregw.store.rocksdb.replica import Replica
 from coregw.store.rocksdb.rows import Gate
 from rocksdb_support import (
     are_held,
@@ -316,21 +315,6 @@ async def test_a_damaged_sst_ends_compactions_and_neither_writes_nor_starts(
             with pytest.raises(StoreDamaged):
                 await store.get(Table.RECORDS, [b"key 00"])
     assert "compactions are disabled until the next start" in caplog.text
-
-
-async def test_a_replica_follows_a_store_that_was_reopened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coregw.store.rocksdb.committer._TICK_SECONDS", 3600.0)  # the committer does nothing by itself
-    database = Database(tmp_path, CACHE_BYTES, salvage=False)
-    replica = Replica(tmp_path, "1", cache_bytes=1 << 20, threads=1)
-    async with RocksStore(database, reserve_bytes=0, read_threads=1) as store:
-        for i in range(4):
-            await put_roots(store, [b"root %d" % i])
-            await store.flush()
-            replica.refresh()
-            shown = await replica.get(Family.ROOTS, [b"root %d" % each for each in range(5)])
-            assert [value is not None for value in shown] == [each <= i for each in range(5)]
-            await asyncio.to_thread(database.reopen)
-    replica.close()
 
 
 async def put_until_accepted(store: RocksStore, key: bytes, value: bytes) -> None:

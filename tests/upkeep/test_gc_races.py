@@ -17,7 +17,6 @@ from coregw.store.collection import Collection
 from coregw.store.memory import MemoryStore
 from coregw.upkeep.pins import Pins
 from upkeep_site import Site, Time, site_on
-from worker_support import worker_of
 
 pytestmark = pytest.mark.anyio
 
@@ -407,18 +406,3 @@ async def test_an_export_of_a_root_that_is_removed_meanwhile_ends_with_root_not_
         with pytest.raises(RootNotFound, match="no longer"):
             async for _ in parts:
                 pass
-
-
-async def test_a_worker_confirms_nothing_that_its_ssts_show_and_the_owner_has_removed(site: Site) -> None:
-    payload, root = await site.put(b"payload"), await site.create({"a": A})
-    multihash = Cid(payload).multihash
-    await site.store.flush()  # type: ignore[attr-defined]
-    async with worker_of(site.store) as worker:  # type: ignore[arg-type]
-        assert await worker.renew(Stored.PAYLOADS, [multihash]) == [7]
-        site.time.seconds += 100
-        await site.collect(grace=60)
-        assert await worker.renew(Stored.PAYLOADS, [multihash]) == [None]
-        assert await worker.renew(Stored.ROOTS, [binary(root)]) == [None]
-        with pytest.raises(RootNotFound):
-            await worker.put({Table.RECORDS: [(b"x", b"")]}, True, [binary(root)])
-        assert worker.expiries == 1

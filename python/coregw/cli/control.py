@@ -198,7 +198,7 @@ async def opened_store(data: Path, *, reads_only: bool = False) -> AsyncIterator
 
     settings = Settings.load(strict=False, data=data)
     if settings.is_shared:
-        shared = await open_shared(settings, 1)
+        shared = await open_shared(settings)
         try:
             yield shared
         finally:

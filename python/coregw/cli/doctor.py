@@ -170,7 +170,7 @@ def _step(why: str) -> str:
 def status_command(data: Path, as_json: bool) -> None:
     """Show what the gateway that runs on a data directory is doing.
 
-    Prints its version, processes and addresses, whether its store works, and the jobs in progress.
+    Prints its version, process and addresses, whether its store works, and the jobs in progress.
     """
     with require_control(data) as control:
         status = control.get("status")
@@ -188,4 +188,4 @@ def _for_people(status: dict[str, Any]) -> dict[str, Any]:
         "clients at": status.get("urls", []),  # a gateway that was started before an update does not say
         "management at": status["addresses"],
     }
-    return shown | {name: status[name] for name in ("workers", "healthy", "jobs")}
+    return shown | {name: status[name] for name in ("healthy", "jobs")}

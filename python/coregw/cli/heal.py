@@ -220,7 +220,7 @@ def _restored(data: Path, is_shared: bool, directory: Path, show: Show) -> dict[
 
     built: dict[str, Any]
     if is_shared:
-        opening: Awaitable[Store] = open_shared(Settings.load(strict=False, data=data), 1)
+        opening: Awaitable[Store] = open_shared(Settings.load(strict=False, data=data))
     elif (control := find_control(data)) is not None:
         with control:
             return control.run("heal", {"directory": directory.name}, show)

@@ -159,11 +159,23 @@ class _Commands(CommandGroup):
             raise  # click exits quietly when the reader of a pipe is gone
         except OSError as error:
             _fail(described(error), EXIT_FAILURE)
+        except click.NoSuchOption as error:
+            raise (_naming_what_replaces(error) if ctx.invoked_subcommand == "serve" else error) from None
         except (click.ClickException, Exit, click.Abort):
             raise
         except Exception as error:  # noqa: BLE001 - a bug: one line as well, unless COREGW_DEBUG is set
             internal = f"internal error, please report it: {type(error).__name__}: {error}"
             _fail(stale_extension(error) or internal, EXIT_FAILURE)
+
+
+def _naming_what_replaces(error: click.NoSuchOption) -> click.NoSuchOption:
+    """Return the error with what there is in place of the option, if it was that of a setting once."""
+    from coregw.cli.serve import in_place_of
+
+    removed = in_place_of(error.option_name.removeprefix("--"))
+    if removed is None:
+        return error
+    return click.NoSuchOption(error.option_name, f"{error.message.rstrip('.')}; {removed}.", ctx=error.ctx)
 
 
 def _next_step(error: CoregwError, ctx: click.Context) -> str:

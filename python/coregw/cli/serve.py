@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,7 +15,7 @@ from coregw.cli.framework import LOCAL_PATH, click, ending_signals, print_json
 if TYPE_CHECKING:
     from coregw.gateway.settings import Settings
 
-__all__ = ["announce_as_json", "handle_hangup", "known_variables", "serve_command", "unknown_variables"]
+__all__ = ["announce_as_json", "handle_hangup", "in_place_of", "known_variables", "serve_command", "unknown_variables"]
 
 
 def _show(settings: Settings, origins: Mapping[str, str]) -> None:
@@ -31,7 +30,7 @@ def _show(settings: Settings, origins: Mapping[str, str]) -> None:
         name = variable.removeprefix("COREGW_").lower()
         line = f"{name} = {settings.toml(name)}" + (f"  # {origins[name]}" if name in origins else "")
         click.echo(f"\n# {about}\n" + (line if name in origins else f"# {line}"))
-    click.echo("\n# What follows from them for each process that serves clients:")
+    click.echo("\n# What follows from them:")
     limits = Limits.of(settings)
     for each in dataclasses.fields(limits):
         click.echo(f"# {each.name}: {shown(each.name, getattr(limits, each.name))}")
@@ -154,33 +153,6 @@ def _keep_running(*_: object) -> None:
     logging.getLogger("coregw.settings").warning("SIGHUP reloads nothing: restart the service to change its settings")
 
 
-def _run(settings: Settings, worker: tuple[int, int] | None, *, as_json: bool) -> None:
-    """Run a gateway as a single process, as the owner of workers, or as a worker.
-
-    Args:
-        settings: The settings.
-        worker: In a worker process, the value of ``--worker``; otherwise None.
-        as_json: Whether the address is printed as JSON.
-    """
-    from coregw.gateway.listener import announce
-
-    on_ready = announce_as_json if as_json else announce
-    if worker is None and settings.workers > 1:
-        from coregw.gateway import workers
-
-        _warn_of_unknown_variables(settings)
-        command = [sys.executable, "-P", "-m", "coregw", "serve", "--worker"]
-        workers.run(settings, command, on_ready, _reload_on_hangup)
-        return
-    from coregw.gateway import server  # fails where it cannot run, so before anything is logged
-
-    if worker is None:
-        _warn_of_unknown_variables(settings)
-        server.run(settings, on_ready, _reload_on_hangup)
-    else:
-        server.run_worker(settings, *worker, _reload_on_hangup)
-
-
 @click.command("serve")
 @click.option("--data", type=LOCAL_PATH, help="Folder of the store; created if missing.")
 @click.option(
@@ -190,13 +162,6 @@ def _run(settings: Settings, worker: tuple[int, int] | None, *, as_json: bool) -
 )
 @click.option("--host", help="Address to listen on; loopback by default.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 picks a free one.")
-# The owner process gives this option to the workers that it starts.
-@click.option("--worker", type=(int, int), hidden=True)
-@click.option(
-    "--workers",
-    type=click.IntRange(1, 256),
-    help="Number of processes that serve one store; 1 by default.",
-)
 @click.option(
     "--json",
     "as_json",
@@ -218,7 +183,6 @@ def _run(settings: Settings, worker: tuple[int, int] | None, *, as_json: bool) -
     help="Take over the bucket of a PostgreSQL store from an earlier incarnation, which no gateway uses any more.",
 )
 def serve_command(
-    worker: tuple[int, int] | None,
     adopt: bool,
     assignments: tuple[str, ...],
     as_json: bool,
@@ -233,7 +197,10 @@ def serve_command(
     if adopt:
         _adopt(settings)
     handle_hangup()
-    _run(settings, worker, as_json=as_json)
+    from coregw.gateway import server  # fails where it cannot run, so before anything is logged
+
+    _warn_of_unknown_variables(settings)
+    server.run(settings, announce_as_json if as_json else server.announce, _reload_on_hangup)
 
 
 def _adopt(settings: Settings) -> None:
@@ -246,7 +213,7 @@ def _adopt(settings: Settings) -> None:
         raise click.UsageError("--adopt is for a store in PostgreSQL with a bucket")
 
     async def claim() -> None:
-        await (await open_shared(settings, 1, adopt=True)).close()
+        await (await open_shared(settings, adopt=True)).close()
 
     asyncio.run(claim())
 
@@ -279,13 +246,17 @@ def unknown_variables(settings: Iterable[str]) -> list[str]:
     return [_sentence(name, known) for name in sorted(suspects - known)]
 
 
-def _sentence(name: str, known: set[str]) -> str:
+def in_place_of(name: str) -> str | None:
+    """Return what there is in place of a setting that there was once; None if there was none of this name."""
     try:
         from coregw.gateway.settings import REMOVED
     except ModuleNotFoundError:  # without the extra "server"
-        removed = None
-    else:
-        removed = REMOVED.get(name.removeprefix("COREGW_").lower())
+        return None
+    return REMOVED.get(name.lower())
+
+
+def _sentence(name: str, known: set[str]) -> str:
+    removed = in_place_of(name.removeprefix("COREGW_"))
     if removed is not None:
         return f"nothing reads {name}: {removed}"
     similar = get_close_matches(name, known, n=1)

@@ -115,7 +115,7 @@ async def _find_missing(store: Store, driver: Driver, operation: Operation, *, r
     while isinstance(polled := await driver.advance(execution), Need):
         _, cids = polled.output or (b"", ())
         names = _multihashes(cids)
-        # A replica might show what was removed, so an answer on which a client may rely asks the store itself.
+        # What a read has found may be removed a moment later, so an answer on which a client may rely dates it.
         sizes = await (store.renew(Stored.PAYLOADS, names, True) if renews else store.stat_payloads(names))
         for cid, size in zip(cids, sizes, strict=True):
             if size is None:

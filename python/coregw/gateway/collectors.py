@@ -1,29 +1,21 @@
-"""Who is asked when somebody scrapes: the process, its workers, the store, maintenance.
-
-A worker sends its samples every second, and when it stops. When it has ended, what it counted stays in the sums, so
-that counters never decrease; its gauges go.
-"""
+"""Who is asked when somebody scrapes: the process, the front, the engine, the store, maintenance."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import resource
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from coregw._core import Front, FrontCounts, StoreReads
 from coregw.engine import Engine
-from coregw.errors import CoregwError
 from coregw.gateway.context import Gateway
 from coregw.gateway.jobs import EndedJobs, Jobs
 from coregw.gateway.logs import dropped_lines
-from coregw.gateway.metrics import Sample, Source, Sums, number, request_samples, spread
+from coregw.gateway.metrics import Sample, Source, number, spread
 from coregw.messages.management import GarbageCollected
 from coregw.store.rocksdb.store import StoreFigures
 from coregw.upkeep.findings import CheckResult
@@ -32,14 +24,11 @@ if TYPE_CHECKING:
     from coregw.store.postgres.store import PostgresFigures
 
 __all__ = [
-    "WorkerReports",
     "database_samples",
     "engine_source",
     "front_source",
     "job_samples",
-    "own_samples",
     "process_samples",
-    "report_forever",
     "store_samples",
 ]
 
@@ -96,7 +85,6 @@ def _hot_samples(counts: FrontCounts) -> Iterator[Sample]:
 
 def process_samples() -> Iterator[Sample]:
     """Yield the samples of this process as the operating system sees it."""
-    yield number("coregw_processes", 1)
     yield number("coregw_cpu_seconds_total", time.process_time())
     yield number("coregw_log_lines_dropped_total", dropped_lines())
     yield number("coregw_max_open_files", resource.getrlimit(resource.RLIMIT_NOFILE)[0])
@@ -104,66 +92,6 @@ def process_samples() -> Iterator[Sample]:
         yield number("coregw_open_files", len(os.listdir("/proc/self/fd")))  # noqa: PTH208 - names alone, as fast
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
         yield number("coregw_resident_bytes", pages * _PAGE_BYTES)
-
-
-_REPORT_SECONDS: Final = 1.0
-
-_DECODER: Final = msgspec.msgpack.Decoder(list[Sample])
-
-
-def own_samples(sources: Iterable[Source]) -> Iterator[Sample]:
-    """Yield the samples of this process: of its requests, of itself, and of `sources`."""
-    yield from request_samples()
-    yield from process_samples()
-    for source in sources:
-        yield from source()
-
-
-async def report_forever(sources: Iterable[Source], send: Callable[[bytes], Awaitable[None]]) -> None:
-    """Send the samples of this process every second until cancelled; then once more. A failed report is dropped.
-
-    Args:
-        sources: As for `own_samples`.
-        send: Sends a report to the owner process.
-    """
-
-    async def report() -> None:
-        with suppress(CoregwError):  # the owner has ended, which its worker notices by itself
-            await send(msgspec.msgpack.encode(list(own_samples(sources))))
-
-    try:
-        while True:
-            await report()
-            await asyncio.sleep(_REPORT_SECONDS)
-    finally:
-        await report()
-
-
-class WorkerReports:
-    """The newest samples of each worker process, and the sums of those that have ended."""
-
-    def __init__(self) -> None:
-        self._newest: dict[int, list[Sample]] = {}
-        self._ended = Sums()
-        self._exits = 0
-
-    def take(self, worker: int, report: bytes) -> None:
-        """Replace the samples of a worker."""
-        self._newest[worker] = _DECODER.decode(report)
-
-    def end(self, worker: int) -> None:
-        """Keep what a worker has counted, since it has ended."""
-        self._exits += 1
-        last = Sums()
-        last.add(self._newest.pop(worker, []))
-        self._ended.add(last.samples(growing_only=True))
-
-    def samples(self) -> Iterator[Sample]:
-        """Yield the samples of all workers."""
-        yield from self._ended.samples()
-        for samples in self._newest.values():
-            yield from samples
-        yield number("coregw_worker_exits_total", self._exits)
 
 
 def job_samples(jobs: Jobs) -> Iterator[Sample]:

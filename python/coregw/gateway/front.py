@@ -148,7 +148,7 @@ def _new_front(
 ) -> Front:
     settings, limits = gateway.settings, gateway.limits
     of_front = FrontLimits(
-        threads=max(1, usable_cores() // settings.workers) if hot else 1,
+        threads=usable_cores() if hot else 1,
         connections=limits.connections,
         connections_per_address=limits.share_of_address(limits.connections),
         unsent_bytes=limits.unsent_bytes,

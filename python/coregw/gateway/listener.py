@@ -25,7 +25,7 @@ from coregw.gateway.settings import Settings
 if TYPE_CHECKING:
     from litestar.types import ASGIApp
 
-__all__ = ["announce", "listen", "listen_for_clients", "loop_factory", "reserve", "run_in_thread", "serving", "url_of"]
+__all__ = ["announce", "listen", "listen_for_clients", "loop_factory", "run_in_thread", "serving", "url_of"]
 
 UPSTREAM_IDLE_SECONDS: Final = 300
 """How long a private server keeps connections that are not in use. Its front leaves them in half of that."""
@@ -137,20 +137,19 @@ def _is_news(record: logging.LogRecord) -> bool:
     return record.msg != _CUT
 
 
-def listen_for_clients(settings: Settings, backlog: int, *, shared: bool = False) -> Listener:
+def listen_for_clients(settings: Settings, backlog: int) -> Listener:
     """Return a socket for a front that listens as `listen` does. Raises as `listen`.
 
     Args:
         settings: The host and the port.
         backlog: How many connections may wait to be accepted.
-        shared: Whether other processes may listen on the same port with this option (see `reserve`).
     """
     try:
         _, address = _address(settings)
         host = str(address[0])
         if len(address) == 4 and address[3]:  # the scope of an address of a link
             host = f"{host.partition('%')[0]}%{address[3]}"
-        return Listener(host, address[1], backlog, shared)
+        return Listener(host, address[1], backlog)
     except (OSError, UnicodeError) as error:
         raise _unavailable(settings, error) from None
 
@@ -170,29 +169,6 @@ def listen(settings: Settings, backlog: int) -> socket.socket:
         return socket.create_server(address, family=family, backlog=backlog, dualstack_ipv6=_is_dual(family, address))
     except (OSError, UnicodeError) as error:
         raise _unavailable(settings, error) from None
-
-
-def reserve(settings: Settings) -> socket.socket:
-    """Return a socket that reserves a port for processes that share it, without accepting connections itself.
-
-    Raises:
-        Unavailable: As `listen`; also if other processes that share the port listen on it, so that no two gateways mix.
-    """
-    with listen(settings, 1) as alone:
-        address = alone.getsockname()
-        family = alone.family
-        is_dual = _is_dual(family, address)
-    reserved = socket.socket(family)
-    try:
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if family == socket.AF_INET6:
-            reserved.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if is_dual else 1)
-        reserved.bind(address)
-    except OSError as error:
-        reserved.close()
-        raise _unavailable(settings, error) from None
-    return reserved
 
 
 def url_of(bound: socket.socket | Listener, scheme: str = "http") -> str:

@@ -91,7 +91,7 @@ def log_to_stderr(settings: Settings) -> None:
     if logging.getLogger().handlers:
         return
     handler = _BackgroundHandler()
-    handler.setFormatter(_JsonLines() if settings.log_format == "json" else _TextLines(settings))
+    handler.setFormatter(_JsonLines() if settings.log_format == "json" else _TextLines())
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
     logging.getLogger("coregw").info("coregw %s", __version__)
     if settings.access_log:
@@ -250,9 +250,8 @@ def _current(scope: HTTPScope) -> Iterator[None]:
 class _TextLines(logging.Formatter):
     """Lines for people, with the request's id in brackets."""
 
-    def __init__(self, settings: Settings) -> None:
-        process = "%(process)d " if settings.workers > 1 else ""
-        super().__init__(f"%(asctime)s {process}%(levelname)s %(name)s: %(message)s")
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's
         line = super().formatMessage(record).rstrip()  # uvicorn's end with a line feed

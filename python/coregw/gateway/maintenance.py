@@ -17,7 +17,6 @@ from litestar import Request, post, route
 
 from coregw._core import Cid, __version__
 from coregw.errors import CoregwError, InvalidInput, Unavailable
-from coregw.gateway.collectors import WorkerReports
 from coregw.gateway.context import Gateway
 from coregw.gateway.description import DESCRIPTION, Description
 from coregw.gateway.jobs import Job, Jobs, RunningJob
@@ -57,15 +56,14 @@ __all__ = ["BackupRequest", "Flushed", "HealRequest", "Management", "Status", "h
 
 @dataclass(frozen=True, slots=True)
 class Management:
-    """The management of one store, in the process that owns it.
+    """The management of one store.
 
     Attributes:
-        gateway: The engine over the store, the settings of the whole gateway, and the reader of request bodies.
+        gateway: The engine over the store, the settings, and the reader of request bodies.
         jobs: The jobs in progress.
         addresses: Where the management server listens.
         urls: Where clients are served, once they are.
-        sources: The sources of the metrics of this process.
-        workers: The metrics of the worker processes.
+        sources: The sources of metrics.
         started: When it started, in seconds of `time.monotonic`.
     """
 
@@ -74,7 +72,6 @@ class Management:
     addresses: list[str] = field(default_factory=list)
     urls: list[str] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
-    workers: WorkerReports = field(default_factory=WorkerReports)
     started: float = field(default_factory=time.monotonic)
 
     @classmethod
@@ -381,12 +378,11 @@ class Status(Message, frozen=True, kw_only=True):
 
     Attributes:
         version: The version of coregw.
-        pid: The process that owns the store.
+        pid: The process.
         seconds: How long it has been running.
         data: The data directory.
         store: Which store it is; null if that is not known.
         incarnation: Which incarnation of it: each restore and each copy begins another one.
-        workers: The configured number of processes that serve requests.
         healthy: Whether the store can be read and written.
         urls: Where clients are served; empty until they are.
         addresses: Where the management server listens.
@@ -399,7 +395,6 @@ class Status(Message, frozen=True, kw_only=True):
     data: str
     store: UUID | None
     incarnation: UUID | None
-    workers: int
     healthy: bool
     urls: list[str]
     addresses: list[str]
@@ -411,7 +406,7 @@ class Status(Message, frozen=True, kw_only=True):
     http_method=["GET", "HEAD"],
     opt={
         DESCRIPTION: Description(
-            "Version, processes, addresses, and the jobs in progress.",
+            "Version, process, addresses, and the jobs in progress.",
             answer=Status,
             codes=("unauthorized",),
         )
@@ -430,7 +425,6 @@ async def status(request: Request[Any, Any, Any]) -> Reply:
         data=display_name(settings.data.absolute()),
         store=None if identity is None else identity.store,
         incarnation=None if identity is None else identity.incarnation,
-        workers=settings.workers,
         healthy=await management.gateway.engine.healthy(),
         urls=management.urls,
         addresses=management.addresses,

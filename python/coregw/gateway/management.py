@@ -1,9 +1,9 @@
 """The management server: health, metrics, names, administration and maintenance, beside the address for clients.
 
-The process that owns the store runs it: the only process, or the one that starts the workers. It listens on the control
-socket (`coregw.gateway.control`), where all requests need the token in the data directory, and on
-``COREGW_MANAGEMENT_ADDRESS`` if that is set, where administration and maintenance need that of the environment. It has
-connections and memory for bodies of its own, so it answers when clients have exhausted those of the main address.
+It listens on the control socket (`coregw.gateway.control`), where all requests need the token in the data directory,
+and on ``COREGW_MANAGEMENT_ADDRESS`` if that is set, where administration and maintenance need that of the environment.
+It has connections and memory for bodies of its own, so it answers when clients have exhausted those of the main
+address.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from coregw.errors import CoregwError, Unavailable
 from coregw.gateway import maintenance
 from coregw.gateway.access import Access, AccessToken, TokenPolicy
 from coregw.gateway.app import Application, Rules, response_headers
-from coregw.gateway.collectors import database_samples, engine_source, job_samples, own_samples, store_samples
+from coregw.gateway.collectors import database_samples, engine_source, job_samples, process_samples, store_samples
 from coregw.gateway.context import Gateway
 from coregw.gateway.control import control_file, listen_for_control
 from coregw.gateway.description import DESCRIPTION, Description
@@ -35,7 +35,7 @@ from coregw.gateway.front import serve_front
 from coregw.gateway.limits.machine import MANAGEMENT_BYTES, Limits
 from coregw.gateway.listener import listen_for_clients, serving, url_of
 from coregw.gateway.maintenance import Management
-from coregw.gateway.metrics import Sample, Sums, expose, number
+from coregw.gateway.metrics import Sample, Sums, expose, number, request_samples
 from coregw.gateway.openapi import MANAGEMENT, build_document
 from coregw.gateway.replies import Reply
 from coregw.gateway.requests import query_parameters
@@ -53,19 +53,15 @@ __all__ = ["create_management_app", "serve_management"]
 @route(
     "/metrics",
     http_method=["GET", "HEAD"],
-    opt={
-        DESCRIPTION: Description(
-            "What all processes of the gateway have counted, in Prometheus' text format.", answer="text/plain"
-        )
-    },
+    opt={DESCRIPTION: Description("What the gateway has counted, in Prometheus' text format.", answer="text/plain")},
 )
 async def metrics(request: Request[Any, Any, Any]) -> Reply:
     """``GET`` and ``HEAD /metrics``. If the store does not answer in time, its sizes are left out."""
     query_parameters(request.scope)
     management = Management.of(request)
     sums = Sums()
-    sums.add(own_samples(management.sources))
-    sums.add(management.workers.samples())
+    for source in (request_samples, process_samples, *management.sources):
+        sums.add(source())
     sums.add(await _store_samples(management))
     sums.add(await _state_samples(management))
     text = await asyncio.to_thread(expose, sums)
@@ -114,9 +110,9 @@ async def serve_management(
     """Run the management server while the context is active.
 
     Args:
-        settings: The settings of the whole gateway.
-        limits: Those of this process; here, bodies have memory of their own.
-        engine: The engine over the store that this process owns.
+        settings: The settings.
+        limits: The limits; here, bodies have memory of their own.
+        engine: The engine over the store.
         directory: The data directory, for the control socket; None if the store has none.
         token: The token for administration and maintenance by TCP; without one, TCP has neither.
         phase: Returns why clients are not served at the moment, or None if they are.

@@ -12,7 +12,6 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -127,10 +126,10 @@ FAMILIES: Final[Mapping[str, MetricFamily]] = MappingProxyType(
         "coregw_database_rows": _gauge("Rows of a shared store, as the database estimates it.", "table"),
         "coregw_database_uploads": _gauge("Uploads in progress or being dropped in a shared store."),
         "coregw_database_standbys": _gauge("Standbys that follow the database of a shared store."),
-        "coregw_database_connections": _gauge("Connections of the managing process to the database.", "state"),
-        "coregw_database_retries_total": _counter("Calls of the managing process that were repeated."),
+        "coregw_database_connections": _gauge("Connections to the database.", "state"),
+        "coregw_database_retries_total": _counter("Calls of the database that were repeated."),
         "coregw_database_oldest_write_seconds": _gauge("Time that the oldest write in progress has taken."),
-        "coregw_database_replica_pages_total": _counter("Pages that a standby returned to the managing process."),
+        "coregw_database_replica_pages_total": _counter("Pages that a standby returned."),
         # --- the gateway as a whole -----------------------------------------------------------------------------------
         "coregw_ready": _gauge("1 if /readyz is 200, otherwise 0."),
         "coregw_jobs": _gauge("Jobs in progress: what the gateway runs for its operator.", "kind"),
@@ -142,22 +141,20 @@ FAMILIES: Final[Mapping[str, MetricFamily]] = MappingProxyType(
         "coregw_garbage_bytes": _gauge("What a collection would free, as of the last one or dry run.", "table"),
         "coregw_garbage_removed_bytes": _gauge("What the last collection removed; 0 for a dry run.", "table"),
         "coregw_info": _gauge("Always 1.", "version"),
-        "coregw_processes": _gauge("Processes that report metrics: the owner of the store, and workers."),
-        "coregw_worker_exits_total": _counter("Worker processes that have exited."),
         "coregw_log_lines_dropped_total": _counter("Lines of the log that were dropped because stderr was not read."),
-        "coregw_cpu_seconds_total": _counter("CPU time of all processes, user and system."),
-        "coregw_resident_bytes": _gauge("Resident memory of all processes."),
-        "coregw_open_files": _gauge("Open file descriptors of all processes."),
-        "coregw_max_open_files": _gauge("Limit on the open file descriptors of all processes."),
+        "coregw_cpu_seconds_total": _counter("CPU time, user and system."),
+        "coregw_resident_bytes": _gauge("Resident memory."),
+        "coregw_open_files": _gauge("Open file descriptors."),
+        "coregw_max_open_files": _gauge("Limit on the open file descriptors."),
     }
 )
-"""The metrics by name. `coregw_requests_total` of a worker that was killed may miss its last second."""
+"""The metrics by name."""
 
 _Value = float | list[int]
 
 
-class Sample(msgspec.Struct, array_like=True, frozen=True):
-    """The value of one metric with its labels, as it is sent between processes.
+class Sample(NamedTuple):
+    """The value of one metric with its labels.
 
     Attributes:
         name: A key of `FAMILIES`.
@@ -191,7 +188,7 @@ class Sums:
         self._values: dict[tuple[str, tuple[str, ...]], _Value] = {}
 
     def add(self, samples: Iterable[Sample]) -> None:
-        """Add samples; those of unknown names are ignored, since a worker may be of another version."""
+        """Add samples."""
         for each in samples:
             key = each.name, each.labels
             before = self._values.get(key)
@@ -202,12 +199,10 @@ class Sums:
             else:
                 self._values[key] = each.value
 
-    def samples(self, *, growing_only: bool = False) -> Iterator[Sample]:
-        """Yield the sums; only of counters and histograms on request."""
+    def samples(self) -> Iterator[Sample]:
+        """Yield the sums."""
         for (name, labels), value in self._values.items():
-            family = FAMILIES.get(name)
-            if family is not None and not (growing_only and family.kind is Kind.GAUGE):
-                yield Sample(name, labels, value)
+            yield Sample(name, labels, value)
 
 
 def expose(sums: Sums) -> bytes:

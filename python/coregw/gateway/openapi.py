@@ -406,7 +406,7 @@ _TAGS: Final = {
     ),
     "metrics": (
         re.compile(r"/metrics"),
-        "`GET /metrics`: what all processes of the gateway have counted, in Prometheus' text format.",
+        "`GET /metrics`: what the gateway has counted, in Prometheus' text format.",
     ),
     "openapi": (
         re.compile(r"/openapi.json"),
@@ -431,7 +431,7 @@ _TAGS: Final = {
     ),
     "status": (
         re.compile(r"/admin/v1/maintenance/status"),
-        "Status of the gateway: its processes, its store, and the jobs in progress.",
+        "Status of the gateway: its process, its store, and the jobs in progress.",
     ),
     "admin": (
         re.compile(r"/admin"),

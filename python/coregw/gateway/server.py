@@ -1,23 +1,20 @@
 """Running a gateway in this process: a socket, its front, signals, and graceful shutdown.
 
-``coregw serve`` calls `run`, and `run_worker` in each of its worker processes; `GatewayServer` is for a program that
-has an event loop of its own.
+``coregw serve`` calls `run`; `GatewayServer` is for a program that has an event loop of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from collections.abc import Callable
+from contextlib import closing, suppress
 
 from coregw._core import Listener
-from coregw.engine import Engine
-from coregw.errors import InvalidInput, Unavailable
+from coregw.errors import InvalidInput
 from coregw.gateway.access import WRITE_TOKEN_VARIABLE, AccessToken, warn_of_open_writes
 from coregw.gateway.app import create_app_over, open_engine, response_headers
-from coregw.gateway.collectors import engine_source, front_source, report_forever
+from coregw.gateway.collectors import front_source
 from coregw.gateway.context import Gateway
 from coregw.gateway.front import serve_front
 from coregw.gateway.heap import limit_collector, limit_heap
@@ -33,15 +30,13 @@ from coregw.gateway.listener import (
 )
 from coregw.gateway.logs import log_to_stderr
 from coregw.gateway.management import serve_management
-from coregw.gateway.metrics import Source
 from coregw.gateway.routes.publications import TOKEN_VARIABLE
 from coregw.gateway.settings import Settings
-from coregw.gateway.stores import location_of, open_settings_store
+from coregw.gateway.stores import location_of
 from coregw.gateway.tracing import tracing
 from coregw.store import Store
-from coregw.store.workers import RemoteStore, open_remote
 
-__all__ = ["GatewayServer", "announce", "run", "run_worker"]
+__all__ = ["GatewayServer", "announce", "run"]
 
 logger = logging.getLogger("coregw.gateway")
 
@@ -72,111 +67,15 @@ def run(
     limits = fit_descriptors(Limits.of(settings))
     admin_token = AccessToken.from_environment(TOKEN_VARIABLE)
     write_token = AccessToken.from_environment(WRITE_TOKEN_VARIABLE)
-    ready = _after_limiting_collector(on_ready)
+
+    def ready(url: str) -> None:
+        limit_collector()  # what was allocated during the start leaves the collector's view
+        on_ready(url)
+
     server = GatewayServer(settings, on_ready=ready, admin_token=admin_token, write_token=write_token, limits=limits)
     if settings.tls_files is not None:
         on_reloadable(server.reload)
     run_in_thread(server.serve, server.stop)
-
-
-def run_worker(
-    settings: Settings,
-    number: int,
-    descriptor: int,
-    on_reloadable: Callable[[Callable[[], None]], None] = lambda _: None,
-) -> None:
-    """Run one of several gateways on one store, started by `coregw.gateway.workers`.
-
-    Args:
-        settings: Those of the whole gateway; this worker has a part of what is limited.
-        number: The number of the worker.
-        descriptor: The file descriptor of its socket to the store's owner process.
-        on_reloadable: As of `run`.
-
-    Raises:
-        Unavailable: If the owner process has ended.
-        InvalidInput: If a token cannot be sent in a header.
-    """
-    log_to_stderr(settings)
-    limit_heap()
-    limits = fit_descriptors(Limits.of(settings))
-    worker = _Worker(settings, limits, number, socket.socket(fileno=descriptor))
-    if settings.tls_files is not None:
-        on_reloadable(worker.reload)
-    run_in_thread(worker.serve, worker.stop)
-
-
-def _after_limiting_collector(on_ready: Callable[[str], None]) -> Callable[[str], None]:
-    """Return `on_ready` with a first step: everything allocated during the start leaves the collector's view."""
-
-    def ready(url: str) -> None:
-        limit_collector()
-        on_ready(url)
-
-    return ready
-
-
-class _Worker:
-    """One of several gateways on one store."""
-
-    def __init__(self, settings: Settings, limits: Limits, number: int, owner: socket.socket) -> None:
-        self._settings = settings
-        self._limits = limits
-        self._number = number
-        self._owner = owner
-        self._server: GatewayServer | None = None
-        self._is_stopped = False
-
-    def stop(self) -> None:
-        """Begin to shut down, from any thread."""
-        self._is_stopped = True
-        if self._server is not None:
-            self._server.stop()
-
-    def reload(self) -> None:
-        """Read the certificate's files again; see `GatewayServer.reload`."""
-        if self._server is not None:
-            self._server.reload()
-
-    async def serve(self) -> None:
-        """Serve until `stop` is called. Raises as `run_worker`."""
-        settings, limits, orphaned = self._settings, self._limits, asyncio.Event()
-        async with AsyncExitStack() as stack:
-            store: Store
-            if settings.is_shared:
-                owner_link = await stack.enter_async_context(await RemoteStore.connect(self._owner, None, orphaned.set))
-                store = await open_settings_store(settings, limits)
-            else:
-                store = owner_link = await open_remote(
-                    settings.data,
-                    self._owner,
-                    name=str(self._number),
-                    cache_bytes=limits.store_cache_bytes,
-                    read_threads=limits.store_threads,
-                    on_lost=orphaned.set,
-                )
-            self._server = GatewayServer(
-                settings,
-                store,
-                _after_limiting_collector(announce),
-                admin_token=AccessToken.from_environment(TOKEN_VARIABLE),
-                owner=owner_link,
-                write_token=AccessToken.from_environment(WRITE_TOKEN_VARIABLE),
-                limits=limits,
-            )
-            if self._is_stopped:
-                self._server.stop()
-            await self._serve_until_orphaned(self._server, orphaned)
-
-    async def _serve_until_orphaned(self, server: GatewayServer, orphaned: asyncio.Event) -> None:
-        serving = asyncio.create_task(server.serve())
-        losing_owner = asyncio.create_task(orphaned.wait())
-        await asyncio.wait({serving, losing_owner}, return_when=asyncio.FIRST_COMPLETED)
-        server.stop()
-        await serving
-        if losing_owner.done():
-            raise Unavailable(f"worker {self._number}: the process that owns the store has ended")
-        losing_owner.cancel()
 
 
 class GatewayServer:
@@ -189,7 +88,6 @@ class GatewayServer:
         on_ready: Callable[[str], None] | None = None,
         *,
         admin_token: AccessToken | None = None,
-        owner: RemoteStore | None = None,
         write_token: AccessToken | None = None,
         limits: Limits | None = None,
     ) -> None:
@@ -200,8 +98,6 @@ class GatewayServer:
             store: The store to serve, closed at the end; None opens the one that the settings name.
             on_ready: Called with the address when connections are accepted.
             admin_token: The token of the administration routes; without one they do not exist.
-            owner: In a worker process, the connection to the process that started it: other workers listen on the same
-                port, and the management is there.
             write_token: The token of the routes that write; without one, anybody may use them.
             limits: The limits; None derives them from the settings.
 
@@ -213,7 +109,6 @@ class GatewayServer:
         self._limits = Limits.of(settings) if limits is None else limits
         self._admin_token = admin_token
         self._write_token = write_token
-        self._owner = owner
         self._store = store
         self._on_ready = on_ready
         self._is_started = self._is_stopped = False
@@ -230,10 +125,15 @@ class GatewayServer:
         self._stopping = asyncio.get_running_loop(), stopping
         if self._is_stopped:
             stopping.set()
-        with closing(listen_for_clients(settings, limits.backlog, shared=self._owner is not None)) as listener:
+        with closing(listen_for_clients(settings, limits.backlog)) as listener:
             engine = await open_engine(settings, limits, self._store)
             try:
-                async with self._observed(engine) as sources, tracing() as traced:
+                directory = settings.data if self._store is None else None  # a store of the caller's may have none
+                async with (
+                    serve_management(settings, limits, engine, directory, self._admin_token, self._phase) as management,
+                    tracing() as traced,
+                ):
+                    self._urls = management.urls
                     token = self._admin_token if settings.management_host_and_port is None else None
                     gateway = Gateway.over(engine, settings, limits)
                     app = traced(create_app_over(gateway, token, self._write_token))
@@ -241,7 +141,7 @@ class GatewayServer:
                     async with serve_front(
                         gateway, app, headers, listener, self._certificate, write_token=self._write_token
                     ) as running:
-                        sources.append(front_source(running.front, running.reads, gateway))
+                        management.sources.append(front_source(running.front, running.reads, gateway))
                         self._announce(listener)
                         try:
                             await stopping.wait()
@@ -250,25 +150,6 @@ class GatewayServer:
             finally:
                 await engine.close()
         logger.info("stopped")
-
-    @asynccontextmanager
-    async def _observed(self, engine: Engine) -> AsyncIterator[list[Source]]:
-        """Run the management server, or report to it from a worker process; yield the list of sources of metrics."""
-        if self._owner is not None:
-            sources = [engine_source(engine)]
-            reporting = asyncio.create_task(report_forever(sources, self._owner.report))
-            try:
-                yield sources
-            finally:
-                reporting.cancel()
-                await asyncio.wait([reporting])
-        else:
-            directory = self._settings.data if self._store is None else None  # a store of the caller's may have none
-            async with serve_management(
-                self._settings, self._limits, engine, directory, self._admin_token, self._phase
-            ) as management:
-                self._urls = management.urls
-                yield management.sources
 
     def _phase(self) -> str | None:
         if self._is_stopped:

@@ -80,6 +80,7 @@ REMOVED: Final = {
     **dict.fromkeys(_FIXED, "it is a constant now"),
     "store_unsafe": "it is a parameter of the address in store now, as in postgresql://HOST/DATABASE?unsafe=NAME",
     "tracing": "requests are traced if OTEL_EXPORTER_OTLP_ENDPOINT is set",
+    "workers": "one process uses all cores now",
 }
 """The settings that there were once, and what is in their place."""
 
@@ -140,13 +141,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(
             ge=0,
-            description="Memory of all processes; 0: a quarter of what they may use, and at least what is needed.",
+            description="Memory of the gateway; 0: a quarter of what it may use, and at least what is needed.",
         ),
     ] = 0
     connections: Annotated[
         int, Meta(ge=1, le=1 << 20, description="Open connections; beyond it, the longest idle one is closed.")
     ] = 4096
-    workers: Annotated[int, Meta(ge=1, le=256, description="Worker processes on one store.")] = 1
     shutdown_seconds: Annotated[int, Meta(ge=0, description="Time for requests in flight to finish on shutdown.")] = 30
 
     log_level: Annotated[_Level, Meta(description=f"Minimum severity of log lines: {', '.join(get_args(_Level))}.")] = (
@@ -273,10 +273,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def gc_slice_seconds(self) -> float:
         """How exactly the store remembers when pages were put: an eighth of the grace period, 1 to 300 seconds."""
         return min(300.0, max(1.0, self.gc_grace_seconds / 8))
-
-    def environ(self) -> dict[str, str]:
-        """Return the variables from which `load` restores these settings in another process."""
-        return {_PREFIX + name.upper(): str(getattr(self, name)) for name in self.__struct_fields__}
 
     def toml(self, name: str) -> str:
         """Return the value of a setting as in the configuration file, without passwords."""

@@ -12,20 +12,19 @@ from coregw.store.rocksdb import RocksStore, open_store
 __all__ = ["location_of", "open_embedded", "open_settings_store", "open_shared", "shared_variables"]
 
 
-async def open_settings_store(settings: Settings, limits: Limits, processes: int = 1) -> CollectableStore:
+async def open_settings_store(settings: Settings, limits: Limits) -> CollectableStore:
     """Open the store of a gateway.
 
     Args:
         settings: The settings.
-        limits: Those of this process.
-        processes: How many processes will open it, if it is shared.
+        limits: The limits that follow from them.
 
     Raises:
         InvalidInput: If an address is malformed, or the data directory contains something else than a store.
         Unavailable: If the store is in use or does not answer, or its database is not fit for a store.
         StoreDamaged: If the store's files are corrupt.
     """
-    return await (open_shared(settings, processes) if settings.is_shared else open_embedded(settings, limits))
+    return await (open_shared(settings) if settings.is_shared else open_embedded(settings, limits))
 
 
 async def open_embedded(settings: Settings, limits: Limits) -> RocksStore:
@@ -41,7 +40,7 @@ async def open_embedded(settings: Settings, limits: Limits) -> RocksStore:
     )
 
 
-async def open_shared(settings: Settings, processes: int, *, adopt: bool = False) -> CollectableStore:
+async def open_shared(settings: Settings, *, adopt: bool = False) -> CollectableStore:
     """Open the store in a database; `adopt` takes its bucket over. Raises as `open_settings_store`.
 
     The data directory then holds temporary files and the control socket's name; each gateway of a machine has its own.
@@ -55,7 +54,6 @@ async def open_shared(settings: Settings, processes: int, *, adopt: bool = False
     return await open_database(
         settings.store,
         bucket=None if settings.bucket == "none" else settings.bucket,
-        processes=processes,
         quota_bytes=settings.store_bytes or None,
         slice_seconds=settings.gc_slice_seconds,
         adopt=adopt,

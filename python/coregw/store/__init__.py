@@ -3,9 +3,8 @@
 A store holds rows in a few tables, and payloads, which are streamed. It interprets neither: it computes no digest and
 checks none. The core checks pages when it loads them, and clients check payloads.
 
-Implementations: `coregw.store.memory` (tests, short-lived gateways), `coregw.store.rocksdb` (the default),
-`coregw.store.workers` (a store that another process of the machine owns) and `coregw.store.postgres` (many machines).
-Each of them passes the contract suite in ``tests/store``.
+Implementations: `coregw.store.memory` (tests, short-lived gateways), `coregw.store.rocksdb` (the default) and
+`coregw.store.postgres` (many machines). Each of them passes the contract suite in ``tests/store``.
 
 A store does not understand pages. So whoever puts a page above inner pages may say where the keys below each of these
 begin: a guide. Guides are hints: what a store returns is checked like any page, and a wrong guide costs a round.

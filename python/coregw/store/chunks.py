@@ -1,6 +1,6 @@
 """Uploads cut into chunks: the part of a `coregw.store.PayloadWriter` that every store shares.
 
-A store's own writer says where a chunk goes (`coregw.store.rocksdb.payloads`, `coregw.store.workers.remote`).
+A store's own writer says where a chunk goes (`coregw.store.rocksdb.payloads`, `coregw.store.postgres.payloads`).
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class Store(Protocol):
     def expiries(self) -> int:
         """The number of times that roots have expired; a cache of held roots is stale when it changes.
 
-        In a worker process it may lag behind by some seconds.
+        In a store that several gateways share, it may lag behind by some seconds.
         """
 
     def watch_expiries(self, on_expiry: Callable[[], None]) -> None:

@@ -7,18 +7,14 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// A socket that listens on an address. The unspecified address of IPv6 is every address, of IPv4 as well.
 ///
-/// So many connections as `backlog` says may wait to be accepted. If it `is_shared`, other processes may listen on the
-/// same port in the same way, and the system distributes connections over them.
+/// So many connections as `backlog` says may wait to be accepted.
 ///
 /// # Errors
 ///
 /// The system's: the address is in use, does not exist, or may not be used.
-pub fn tcp(address: SocketAddr, backlog: u32, is_shared: bool) -> io::Result<TcpListener> {
+pub fn tcp(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
-    if is_shared {
-        socket.set_reuse_port(true)?;
-    }
     if let SocketAddr::V6(v6) = address {
         // Whether it takes connections of IPv4 by default depends on the system's settings.
         socket.set_only_v6(!v6.ip().is_unspecified())?;

@@ -50,8 +50,6 @@ use crate::tuples;
 ///     host: An IP address; that of a link has its scope as a number: ``fe80::1%2``.
 ///     port: The port; 0 takes a free one.
 ///     backlog: How many connections may wait.
-///     shared: Whether other processes may listen on the same port with this option; the system then distributes
-///         connections.
 ///
 /// Raises:
 ///     OSError: If the address is in use, does not exist, or may not be used.
@@ -69,11 +67,10 @@ pub struct Listener {
 #[pymethods]
 impl Listener {
     #[new]
-    #[pyo3(signature = (host, port, backlog, shared = false))]
-    fn new(host: &str, port: u16, backlog: u32, shared: bool) -> PyResult<Self> {
+    fn new(host: &str, port: u16, backlog: u32) -> PyResult<Self> {
         let text = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
         let address = text.parse::<SocketAddr>().map_err(|_| refused("host", &host))?;
-        let socket = listen::tcp(address, backlog, shared).map_err(|error| os_error(&error))?;
+        let socket = listen::tcp(address, backlog).map_err(|error| os_error(&error))?;
         let address = socket.local_addr().map_err(|error| os_error(&error))?;
         Ok(Self { socket: Mutex::new(Some(socket)), address })
     }

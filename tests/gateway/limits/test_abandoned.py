@@ -19,8 +19,8 @@ import serving
 from coregw.engine.scheduling import HEAVY_BODY_BYTES, MAX_CHANGES, ChangeSlots
 from coregw.store import Table
 from coregw.store.memory import MemoryStore
+from processes import until
 from servers import free_port
-from worker_processes import until
 
 SHORT_CHANGE_BYTES = 16 << 10
 LEAVING = 24  # of each kind

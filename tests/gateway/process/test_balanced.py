@@ -18,9 +18,9 @@ import pytest
 import serving
 from coregw.client import Client, ClientSettings
 from postgres_support import new_bucket, new_schema
+from processes import until
 from servers import Bucket, Postgres, free_port
 from static_trees import DEPLOY, NGINX, needs_nginx, nginx_main
-from worker_processes import until
 
 PORTS = (8081, 8082, 8083)
 SETTINGS = ClientSettings(backoff_seconds=0.05, backoff_max_seconds=0.2)

@@ -37,12 +37,11 @@ def metrics(data: Path) -> str:
         return control.get("/metrics").text
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_damage_is_printed_and_counted_in_metrics(tmp_path: Path, workers: int) -> None:
+def test_damage_is_printed_and_counted_in_metrics(tmp_path: Path) -> None:
     with serving.process(tmp_path) as process:
         put(process.port, PAYLOAD)
     damage_payload(tmp_path)
-    with serving.process(tmp_path, workers=workers):
+    with serving.process(tmp_path):
         assert "coregw_fsck_findings{" not in metrics(tmp_path)
         checked = serving.run("fsck", "--data", tmp_path, "--rate", 1 << 30)
         assert (checked.returncode, checked.stdout.count("damaged payload ")) == (4, 1)

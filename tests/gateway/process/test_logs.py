@@ -45,10 +45,9 @@ def test_json_lines_are_objects_with_time_level_logger_and_message(tmp_path: Pat
     assert f"listening on {process.url}, data in {tmp_path}" in [line["message"] for line in lines]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_writes_that_others_may_make_are_a_warning_and_misspelt_variables_another(tmp_path: Path, workers: int) -> None:
+def test_writes_that_others_may_make_are_a_warning_and_misspelt_variables_another(tmp_path: Path) -> None:
     environ = {"COREGW_REDA_ONLY": "true", "COREGW_GATEWAY": "http://127.0.0.1:9"}  # a client's variable is known
-    with serving.process(tmp_path, environ, host="0.0.0.0", workers=workers) as process:  # noqa: S104
+    with serving.process(tmp_path, environ, host="0.0.0.0") as process:  # noqa: S104
         lines = log_of(process).splitlines()
     [warning] = [line for line in lines if "may write" in line]
     expected = " WARNING coregw.gateway: everybody who reaches 0.0.0.0 may write: set GATEWAY_WRITE_TOKEN"
@@ -67,9 +66,8 @@ def test_writes_that_nobody_else_may_make_are_no_warning(
     assert caplog.records == []
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_the_access_log_has_a_line_for_each_request(tmp_path: Path, workers: int) -> None:
-    with serving.process(tmp_path, log_format="json", access_log=True, workers=workers) as process:
+def test_the_access_log_has_a_line_for_each_request(tmp_path: Path) -> None:
+    with serving.process(tmp_path, log_format="json", access_log=True) as process:
         url = f"{process.url}/v1/cas"
         answer = httpx2.post(f"{url}?codec=raw", content=b"hello", headers={"X-Request-Id": "client-1"})
         assert answer.headers["x-request-id"] == "client-1"
@@ -149,9 +147,8 @@ def test_damage_is_a_500_and_a_line_without_a_traceback(caplog: pytest.LogCaptur
     assert record.exc_info is None
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_no_secret_and_no_payload_byte_is_logged(tmp_path: Path, cid_of: Callable[..., str], workers: int) -> None:
-    settings: dict[str, Any] = {"access_log": True, "log_level": "debug", "log_format": "json", "workers": workers}
+def test_no_secret_and_no_payload_byte_is_logged(tmp_path: Path, cid_of: Callable[..., str]) -> None:
+    settings: dict[str, Any] = {"access_log": True, "log_level": "debug", "log_format": "json"}
     environ = {"GATEWAY_ADMIN_TOKEN": SECRET}
     payload = SECRET.encode()
     identity = coregw.payload_cid(payload, hash="identity")
@@ -197,12 +194,11 @@ def test_paths_are_logged_without_contents_and_control_characters(path: str, sho
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_log_that_nobody_reads_stops_nothing_and_what_is_dropped_is_counted(tmp_path: Path, workers: int) -> None:
-    """Lines of 600 bytes: a pipe holds 64 KiB of them, and each process a mebibyte."""
-    with serving.process(tmp_path, access_log=True, workers=workers) as process:
+def test_a_log_that_nobody_reads_stops_nothing_and_what_is_dropped_is_counted(tmp_path: Path) -> None:
+    """Lines of 600 bytes: a pipe holds 64 KiB of them, and the process a mebibyte."""
+    with serving.process(tmp_path, access_log=True) as process:
         with httpx2.Client(base_url=process.url, timeout=20, headers={"X-Request-Id": "x" * 128}) as client:
-            for _ in range(2400 * workers):
+            for _ in range(2400):
                 assert client.get("/" + "a-long-segment-of-a-path/" * 12).status_code == 404
         with serving.control(tmp_path) as control:
             metrics = control.get("/metrics").text

@@ -23,10 +23,9 @@ ANSWER = 25 * MIB
 """The longest answer."""
 
 
-def taken(limits: Limits, workers: int) -> int:
-    """What all processes of a gateway take at most, as docs/operations.md adds it up."""
-    processes = 1 if workers == 1 else workers + 1
-    each = (
+def taken(limits: Limits) -> int:
+    """What a gateway takes at most, as docs/operations.md adds it up."""
+    return (
         limits.cache_bytes
         + limits.store_cache_bytes
         + limits.payload_cache_bytes
@@ -36,36 +35,31 @@ def taken(limits: Limits, workers: int) -> int:
         + max(3 * limits.unsent_bytes // 2, 2 * ANSWER)
         + (3 + 2) * ANSWER * limits.long_queries  # in the application, and in the front
         + 2 * MIB * (limits.worker_threads + 1)
+        + (70 + 80 + 50 + 8) * MIB
     )
-    owner = limits.store_cache_bytes if workers > 1 else 0
-    return workers * each + owner + processes * 70 * MIB + (80 + 50 + 8) * MIB
 
 
-@rows("workers", [1, 2, 5])
 @rows("connections", [1, 4096, 100_000])
 @rows("times", [1, 1.01, 1.5, 3, 20, 100])
-def test_all_budgets_together_are_no_more_than_the_memory(workers: int, connections: int, times: float) -> None:
-    few = Settings(workers=workers, connections=connections)
-    memory = int(least_bytes(few) * times)
-    limits = Limits.of(Settings(workers=workers, connections=connections, memory=memory))
+def test_all_budgets_together_are_no_more_than_the_memory(connections: int, times: float) -> None:
+    memory = int(least_bytes(Settings(connections=connections)) * times)
+    limits = Limits.of(Settings(connections=connections, memory=memory))
     uncounted = max(memory // 8, connections * 16 << 10)
-    assert taken(limits, workers) <= memory - uncounted
+    assert taken(limits) <= memory - uncounted
     if times < 20:  # beyond it, more long queries would only take the processors from each other
-        assert taken(limits, workers) > memory - uncounted - workers * 140 * MIB  # a long query takes 125 MiB
+        assert taken(limits) > memory - uncounted - 140 * MIB  # a long query takes 125 MiB
 
 
-@rows("workers", [1, 2, 8])
-def test_the_least_memory_suffices_and_one_mebibyte_less_is_refused_with_the_least(workers: int) -> None:
-    least = least_bytes(Settings(workers=workers))
-    print(f"{workers} workers need {least / MIB:.0f} MiB")
-    limits = Limits.of(Settings(workers=workers, memory=least))
+def test_the_least_memory_suffices_and_one_mebibyte_less_is_refused_with_the_least() -> None:
+    least = least_bytes(Settings())
+    limits = Limits.of(Settings(memory=least))
     assert limits.long_queries == 1
     assert limits.roots_body_bytes == limits.buffered_bytes == 16 * MIB
     assert limits.verify_body_bytes == limits.hot_body_bytes == limits.resolve_batch_body_bytes == 8 * MIB
     with pytest.raises(InvalidInput, match=f"setting memory is .*expected at least {-(-least // MIB)}MiB"):
-        Limits.of(Settings(workers=workers, memory=least - MIB))
+        Limits.of(Settings(memory=least - MIB))
     with pytest.raises(Unavailable, match=f"needs at least {-(-least // MIB)}MiB for 4096 connections"):
-        Limits.of(Settings(workers=workers), least - MIB)
+        Limits.of(Settings(), least - MIB)
 
 
 def test_more_connections_need_more_memory() -> None:
@@ -93,15 +87,6 @@ def test_budgets_grow_with_the_memory_and_bodies_are_no_larger_than_the_memory_f
         assert max(limits.verify_body_bytes, limits.resolve_batch_body_bytes) <= limits.hot_body_bytes
     assert growing[-1].roots_body_bytes == 256 * MIB
     assert growing[-1].long_queries == 16
-
-
-def test_workers_divide_what_is_limited_for_all_together() -> None:
-    whole, each = (Limits.of(Settings(workers=count, memory=8 * GIB)) for count in (1, 3))
-    for name in ("connections", "builds", "car_exports", "payload_streams", "heavy_requests", "cars_at_once"):
-        assert 3 * getattr(each, name) >= getattr(whole, name) > 3 * (getattr(each, name) - 1)
-    for name in ("cache_bytes", "buffered_bytes", "change_bytes", "unsent_bytes", "store_cache_bytes"):
-        assert getattr(each, name) < getattr(whole, name) // 2
-    assert each.json_body_bytes == whole.json_body_bytes
 
 
 def test_one_address_may_use_half_of_a_limit() -> None:
@@ -148,18 +133,16 @@ def test_the_least_limit_of_a_control_group_counts(
     assert available_bytes(tmp_path / "own", tmp_path) == (limit or machines)
 
 
-def test_a_limit_on_the_addresses_of_each_process_counts(tmp_path: Path) -> None:
+def test_a_limit_on_the_addresses_of_the_process_counts(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
-    one = available_bytes(missing, missing, addresses=GIB)
-    assert GIB // 2 < one < GIB
-    assert available_bytes(missing, missing, addresses=GIB, workers=3) == 3 * one
+    assert GIB // 2 < available_bytes(missing, missing, addresses=GIB) < GIB
     assert available_bytes(missing, missing, addresses=1) == 0
 
 
 def test_more_memory_than_there_is_is_warned_about(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(machine, "available_bytes", lambda **_: GIB)
+    monkeypatch.setattr(machine, "available_bytes", lambda: GIB)
     with caplog.at_level(logging.WARNING):
         warn_of_memory(Settings())
         warn_of_memory(Settings(memory=GIB))

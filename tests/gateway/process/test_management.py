@@ -41,12 +41,10 @@ STATUS = "/admin/v1/maintenance/status"
 RECORDS = "/admin/v1/scopes/s/roots"
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["one-process", "workers"])
-def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[serving.Process]:
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[serving.Process]:
     data = tmp_path_factory.mktemp("management") / "data"
-    with serving.process(
-        data, serving.ADMIN, workers=request.param, management_address="127.0.0.1:0", connections=4
-    ) as process:
+    with serving.process(data, serving.ADMIN, management_address="127.0.0.1:0", connections=4) as process:
         yield process
 
 

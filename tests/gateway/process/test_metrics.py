@@ -1,9 +1,8 @@
-"""Metrics and readiness: what a gateway counts, summed over its processes, and when it is ready."""
+"""Metrics and readiness: what a gateway counts, and when it is ready."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import signal
 import time
@@ -13,14 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx2
-import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import serving
 from coregw.engine import Engine
-from coregw.errors import Unavailable
-from coregw.gateway.collectors import WorkerReports, job_samples, report_forever
+from coregw.gateway.collectors import job_samples
 from coregw.gateway.jobs import Jobs
 from coregw.gateway.limits.machine import Limits
 from coregw.gateway.management import serve_management
@@ -29,7 +26,7 @@ from coregw.gateway.settings import Settings
 from coregw.messages.management import GarbageCollected, Progress, ProgressCallback
 from coregw.store.memory import MemoryStore
 from coregw.telemetry import Histogram
-from worker_processes import until, workers_of
+from processes import until
 
 Metrics = dict[str, dict[tuple[tuple[str, str], ...], float]]
 
@@ -55,17 +52,17 @@ def requests(metrics: Metrics, method: str, route: str, status: int) -> float:
     return metrics.get("coregw_requests_total", {}).get(labels, 0)
 
 
-@pytest.fixture(params=[1, 2], ids=["one-process", "workers"])
-def running(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[serving.Process]:
-    with serving.process(tmp_path, workers=request.param) as process:
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[serving.Process]:
+    with serving.process(tmp_path) as process:
         yield process
 
 
-def test_metrics_are_sums_over_all_processes(running: serving.Process, tmp_path: Path) -> None:
+def test_metrics_are_sums_over_the_front_and_the_application(running: serving.Process, tmp_path: Path) -> None:
     arcs = {f"d{i}/f": "bafkreibm6jg3ux5qumhcn2b3flc3tyu6dmlb4xa7u5bf44yegnrjhc4yeq" for i in range(100)}
     root = httpx2.post(f"{running.url}/v1/roots", json={"arcs": arcs}).json()["root"]
     query = {"profile": "core.resolve/v0alpha1", "root": root, "segments": ["d1", "f"]}
-    for _ in range(20):  # each on a connection of its own, so on any worker
+    for _ in range(20):
         httpx2.post(f"{running.url}/v1/cas", content=bytes(1000))
         httpx2.post(f"{running.url}/v1/resolve", json=query)
         httpx2.get(f"{running.url}/v1/roots/x/diff/y")
@@ -82,7 +79,7 @@ def test_metrics_are_sums_over_all_processes(running: serving.Process, tmp_path:
         metrics = scraped(tmp_path)
         return {key: requests(metrics, *key) for key in expected}
 
-    until(lambda: counted() == expected)  # workers report every second
+    until(lambda: counted() == expected)  # a request is counted after its answer
     metrics = scraped(tmp_path)
     assert metrics["coregw_request_seconds_count"][("method", "POST"), ("route", "/v1/cas")] == 20
     assert metrics["coregw_refusals_total"] == {
@@ -96,7 +93,6 @@ def test_metrics_are_sums_over_all_processes(running: serving.Process, tmp_path:
     assert metrics["coregw_store_sync_seconds_count"][()] >= 1
     assert metrics["coregw_store_group_requests_sum"][()] >= 21
     assert metrics["coregw_store_keys"][(("family", "roots"),)] == 1
-    assert metrics["coregw_processes"][()] == len(workers_of(running.popen.pid)) + 1
     assert metrics["coregw_ready"][()] == 1
 
 
@@ -143,17 +139,6 @@ def test_memory_of_bodies_is_measured(tmp_path: Path) -> None:
         slow.sendall(b"POST /v1/roots HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n" + bytes(200_000))
         until(lambda: scraped(tmp_path)["coregw_buffered_bytes"][()] >= 200_000)
         assert scraped(tmp_path)["coregw_requests_in_progress"][()] == 1
-
-
-def test_counters_do_not_decrease_when_a_worker_exits(tmp_path: Path) -> None:
-    with serving.process(tmp_path, workers=2) as process:
-        for _ in range(20):
-            httpx2.get(f"{process.url}/nowhere")
-        until(lambda: requests(scraped(tmp_path), "GET", "none", 404) == 20)
-        for worker in workers_of(process.popen.pid):
-            os.kill(worker, signal.SIGKILL)
-        until(lambda: scraped(tmp_path)["coregw_worker_exits_total"][()] == 2)
-        assert requests(scraped(tmp_path), "GET", "none", 404) == 20
 
 
 def test_the_address_for_clients_has_no_metrics(tmp_path: Path) -> None:
@@ -227,40 +212,6 @@ def test_sums_add_counters_gauges_and_histograms_of_the_same_labels() -> None:
     assert found["coregw_request_body_bytes_count"] == {(): 2}
 
 
-def test_the_gauges_of_an_ended_worker_go_and_its_counters_stay() -> None:
-    reports = WorkerReports()
-    samples = [number("coregw_connections", 3), number("coregw_pages_read_total", 5)]
-    reports.take(1, msgspec.msgpack.encode(samples))
-    reports.end(1)
-    reports.take(1, msgspec.msgpack.encode(samples))
-    sums = Sums()
-    sums.add(reports.samples())
-    found = parsed(expose(sums).decode())
-    assert (found["coregw_connections"][()], found["coregw_pages_read_total"][()]) == (3, 10)
-
-
-def test_a_worker_reports_on_after_a_failed_report_and_once_more_at_the_end() -> None:
-    async def run() -> list[bytes]:
-        sent: list[bytes] = []
-        reported = asyncio.Event()
-
-        async def send(report: bytes) -> None:
-            sent.append(report)
-            reported.set()
-            raise Unavailable("the owner is gone")
-
-        task = asyncio.create_task(report_forever([], send))
-        await reported.wait()
-        await asyncio.sleep(0)
-        assert not task.done()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return sent
-
-    assert len(asyncio.run(run())) == 2
-
-
 def test_names_follow_the_conventions_of_prometheus() -> None:
     for name, family in FAMILIES.items():
         assert re.fullmatch(r"coregw_[a-z_]+", name)
@@ -271,10 +222,9 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
 # --- readiness --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_readyz_says_why_a_gateway_is_not_ready(tmp_path: Path, workers: int) -> None:
+def test_readyz_says_why_a_gateway_is_not_ready(tmp_path: Path) -> None:
     with (
-        serving.process(tmp_path, workers=workers, reserve_bytes=1 << 60) as process,
+        serving.process(tmp_path, reserve_bytes=1 << 60) as process,
         serving.control(tmp_path) as control,
     ):
         assert httpx2.get(f"{process.url}/healthz").status_code == 200

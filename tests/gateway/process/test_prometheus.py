@@ -17,9 +17,9 @@ import yaml
 
 import serving
 from coregw.client import Client
+from processes import until
 from servers import free_port
 from static_trees import DEPLOY
-from worker_processes import until
 
 RULES: list[dict[str, Any]] = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yml").read_text("utf-8"))["groups"][0][
     "rules"
@@ -45,7 +45,6 @@ FIRES: dict[str, list[tuple[str, str]]] = {
         ('coregw_store_sync_seconds_bucket{le="+Inf",', "0+9x1000"),
     ],
     "CoregwWriteQueue": [("coregw_store_queue", "5000x1000")],
-    "CoregwWorkersExit": [("coregw_worker_exits_total", "0x20 5x1000")],
     "CoregwDamageFound": [("coregw_fsck_findings", "1x1000")],
     "CoregwMaintenanceFailed": [('coregw_jobs_ended_total{kind="gc",outcome="failed",', "0x20 1x1000")],
     "CoregwBackupOld": [

@@ -24,7 +24,7 @@ import uvicorn
 import serving
 from coregw._core import Listener
 from coregw.errors import Unavailable
-from coregw.gateway.listener import listen, listen_for_clients, reserve, run_in_thread, url_of
+from coregw.gateway.listener import listen, listen_for_clients, run_in_thread, url_of
 from coregw.gateway.server import GatewayServer
 from coregw.gateway.settings import Settings
 from coregw.store.memory import MemoryStore
@@ -37,11 +37,9 @@ def test_signal_ends_the_gateway_with_exit_code_0(tmp_path: Path, number: signal
         assert running.end(number) == 0
 
 
-@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("command", ["serve", "serve-plants"])
-def test_a_hangup_without_a_terminal_changes_nothing(tmp_path: Path, command: str, workers: int) -> None:
-    settings = {"workers": workers} if command == "serve" else {}
-    with serving.process(tmp_path, command=command, start_new_session=True, **settings) as running:
+def test_a_hangup_without_a_terminal_changes_nothing(tmp_path: Path, command: str) -> None:
+    with serving.process(tmp_path, command=command, start_new_session=True) as running:
         os.killpg(running.popen.pid, signal.SIGHUP)
         assert httpx2.get(f"{running.url}/healthz").status_code == 200
         assert running.end() == 0
@@ -68,6 +66,22 @@ def test_a_service_ends_with_its_terminal(tmp_path: Path, command: str) -> None:
             process.kill()
     assert process.returncode == 0, said
     assert command == "serve-plants" or b"stopped" in said
+
+
+@pytest.mark.parametrize("name", ["GATEWAY_ADMIN_TOKEN", "GATEWAY_WRITE_TOKEN"])
+def test_a_malformed_token_ends_the_start_and_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(serving.DidNotStart) as caught:
+        serving.start(tmp_path, {name: "no header carries\ta tab"})
+    assert caught.value.code == 1
+    assert f"coregw: {name}" in caught.value.said
+
+
+def test_data_and_port_of_a_running_gateway_are_in_use(tmp_path: Path) -> None:
+    with serving.process(tmp_path / "data") as running:
+        with pytest.raises(serving.DidNotStart, match=rf"cannot listen on 127\.0\.0\.1:{running.port}"):
+            serving.start(tmp_path / "other", port=running.port)
+        with pytest.raises(serving.DidNotStart, match=f"{tmp_path / 'data'} is in use"):
+            serving.start(tmp_path / "data")
 
 
 def test_request_in_flight_finishes_on_shutdown(tmp_path: Path) -> None:
@@ -197,14 +211,12 @@ def test_unknown_host_is_named(host: str) -> None:
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="needs IPv6")
-@pytest.mark.parametrize("is_shared", [False, True])
-def test_the_unspecified_ipv6_address_is_every_address(is_shared: bool) -> None:
+@pytest.mark.parametrize("listens", [listen, listen_for_clients])
+def test_the_unspecified_ipv6_address_is_every_address(
+    listens: Callable[[Settings, int], socket.socket | Listener],
+) -> None:
     with contextlib.ExitStack() as stack:
-        port = 0
-        if is_shared:
-            port = stack.enter_context(reserve(Settings(host="::", port=0))).getsockname()[1]
-        settings = Settings(host="::", port=port)
-        listening = listen_for_clients(settings, 16, shared=True) if is_shared else listen(settings, 16)
+        listening = listens(Settings(host="::", port=0), 16)
         stack.callback(listening.close)
         for host in ("127.0.0.1", "::1"):
             socket.create_connection((host, int(url_of(listening).rpartition(":")[2])), timeout=10).close()

@@ -42,7 +42,7 @@ def test_sizes_accept_units(text: str, size: int) -> None:
         ("COREGW_PORT", "http"),
         ("COREGW_PORT", "1.5"),
         ("COREGW_PORT", "8KiB"),
-        ("COREGW_WORKERS", "1K"),
+        ("COREGW_CONNECTIONS", "1Ki"),
         ("COREGW_MEMORY", "1Gi"),
         ("COREGW_PORT", "9" * 5000),
         ("COREGW_MEMORY", "9" * 5000),
@@ -96,6 +96,7 @@ def test_a_caller_is_held_to_the_same_types_and_bounds() -> None:
         ("cache_bytes", "'cache_bytes'; it is derived from memory now"),
         ("backlog", "'backlog'; it is derived from connections now"),
         ("header_seconds", "'header_seconds'; it is a constant now"),
+        ("workers", "'workers'; one process uses all cores now"),
         ("tracing", "'tracing'; requests are traced if OTEL_EXPORTER_OTLP_ENDPOINT is set"),
         ("store_unsafe", "'store_unsafe'; it is a parameter of the address in store now"),
     ],
@@ -160,8 +161,3 @@ def test_every_setting_is_described_and_parses_its_default() -> None:
     assert len({variable for variable, _, _ in described}) == len(described)
     assert all(about.endswith(".") for _, _, about in described)
     assert Settings.load({variable: default for variable, default, _ in described}) == Settings()
-
-
-def test_another_process_restores_the_settings_from_its_variables() -> None:
-    settings = Settings(data=Path("/d"), memory=3 * MIB, gc_seconds=0.5, read_only=True, log_level="error")
-    assert Settings.load(settings.environ()) == settings

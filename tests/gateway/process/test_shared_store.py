@@ -1,4 +1,4 @@
-"""Gateways on one store in PostgreSQL: workers without an owner, several machines, and what an operator sees."""
+"""Gateways on one store in PostgreSQL: as on several machines, and what an operator sees."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 import random
 import shutil
-import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -26,7 +25,6 @@ from damaged_rows import Damage, damage_rows
 from postgres_support import new_bucket, new_schema
 from servers import Bucket, Postgres
 from tables import rows
-from worker_processes import until, workers_of
 
 Cid = Callable[..., str]
 AUTHORIZATION = {"authorization": f"Bearer {serving.ADMIN_TOKEN}"}
@@ -40,11 +38,10 @@ def settings(primary: Postgres, s3: Bucket) -> dict[str, str]:
 
 @pytest.fixture
 def pair(tmp_path: Path, settings: dict[str, str]) -> Iterator[list[serving.Process]]:
-    """Two gateways on one store, the second with two workers."""
+    """Two gateways on one store."""
     with ExitStack() as stack:
         yield [
-            stack.enter_context(serving.process(tmp_path / name, serving.ADMIN, workers=count, **settings))
-            for name, count in (("one", 1), ("two", 2))
+            stack.enter_context(serving.process(tmp_path / name, serving.ADMIN, **settings)) for name in ("one", "two")
         ]
 
 
@@ -79,12 +76,9 @@ def test_what_one_gateway_acknowledges_the_other_serves_at_once(pair: list[servi
     assert statuses.count(409) == 7, statuses
 
 
-def test_a_gateway_or_worker_may_be_killed_at_any_time(pair: list[serving.Process], cid_of: Cid) -> None:
+def test_a_gateway_may_be_killed_at_any_time(pair: list[serving.Process], cid_of: Cid) -> None:
     one, two = pair
     root = create(one, {"n": cid_of(b"leaf")})
-    victim = min(workers_of(two.popen.pid))
-    os.kill(victim, signal.SIGKILL)
-    until(lambda: victim not in workers_of(two.popen.pid) and len(workers_of(two.popen.pid)) == 2)
     one.popen.kill()
     one.popen.wait()
     assert resolved(two, root, "n").status_code == 200
@@ -95,7 +89,7 @@ def test_a_gateway_or_worker_may_be_killed_at_any_time(pair: list[serving.Proces
 def test_an_operator_sees_the_store_and_no_password(tmp_path: Path, settings: dict[str, str], cid_of: Cid) -> None:
     data = tmp_path / "data"
     log = tmp_path / "log"
-    gateway = serving.start(data, serving.ADMIN, log=log, workers=2, **settings)
+    gateway = serving.start(data, serving.ADMIN, log=log, **settings)
     try:
         root = create(gateway, {"n": cid_of(b"leaf")})
         with serving.control(data) as control:
@@ -103,13 +97,11 @@ def test_an_operator_sees_the_store_and_no_password(tmp_path: Path, settings: di
             assert control.get("/readyz").status_code == 200
         assert 'coregw_database_connections{state="idle"}' in text
         assert "coregw_database_data_bytes" in text
-        assert "coregw_processes 3.0" in text.replace("coregw_processes 3\n", "coregw_processes 3.0\n")
         for arguments in (["gc", "--grace", "0", "--json"], ["status"]):
             done = serving.run(*arguments, "--data", str(data))
             assert done.returncode == 0, done.stdout + done.stderr
             assert "se-cret" not in done.stdout + done.stderr
-        # The workers notice within seconds what the process that manages them has collected.
-        until(lambda: resolved(gateway, root, "n").json().get("error") == "root_not_found")
+        assert resolved(gateway, root, "n").json()["error"] == "root_not_found"
         with serving.control(data) as control:
             answer = control.post("/admin/v1/maintenance/flush")
             assert answer.json()["error"] == "unavailable"
@@ -152,7 +144,6 @@ def test_settings_that_do_not_fit_are_refused_without_showing_secrets(variables:
             "has unsafe=speed, expected",
         ),
         ({"bucket": "s3://absent?endpoint=http://127.0.0.1:1"}, "bucket"),
-        ({"workers": 30, "memory": "64GiB"}, "max_connections"),
     ],
 )
 def test_a_gateway_that_cannot_open_its_store_says_why(
@@ -178,7 +169,7 @@ def test_a_store_is_backed_up_and_restored_to_a_directory_and_to_a_database(
         return result
 
     long, arcs = random.Random(5).randbytes(3 << 20), {str(number): cid_of(b"%d" % number) for number in range(2000)}
-    with serving.process(data, serving.ADMIN, workers=2, **settings) as gateway:
+    with serving.process(data, serving.ADMIN, **settings) as gateway:
         root = create(gateway, arcs)
         payload = httpx2.post(f"{gateway.url}/v1/cas", content=long).raise_for_status().json()["cid"]
         first = coregw("backup", str(destination), "--data", str(data))  # by the gateway, which knows the store

@@ -20,7 +20,7 @@ from coregw import payload_cid
 from coregw.client import Client, ConnectionOptions
 from coregw.errors import InvalidInput
 from coregw.gateway.settings import Settings
-from worker_processes import until
+from processes import until
 
 DATA = b"by TLS"
 
@@ -110,10 +110,7 @@ def test_hot_and_cold_routes_are_served_by_http_2(tmp_path: Path, files: Files) 
             assert shown in ("2 200", "2 201"), path
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_certificate_is_replaced_under_load_without_a_lost_request(
-    tmp_path: Path, files: Files, workers: int
-) -> None:
+def test_a_certificate_is_replaced_under_load_without_a_lost_request(tmp_path: Path, files: Files) -> None:
     log, ended, lost = tmp_path / "log", threading.Event(), []
     begun = threading.Barrier(5)
 
@@ -136,7 +133,7 @@ def test_a_certificate_is_replaced_under_load_without_a_lost_request(
                     lost.append(repr(error))
                     return
 
-    running = serving.start(tmp_path / "data", log=log, start_new_session=True, workers=workers, **files.settings)
+    running = serving.start(tmp_path / "data", log=log, start_new_session=True, **files.settings)
     asking = [threading.Thread(target=ask, args=(running.url,)) for _ in range(4)]
     for thread in asking:
         thread.start()
@@ -148,7 +145,7 @@ def test_a_certificate_is_replaced_under_load_without_a_lost_request(
             until(lambda name=name: {name_at(running.url) for _ in range(8)} == {name})  # type: ignore[misc]
         files.key.write_text("no key")
         running.popen.send_signal(signal.SIGHUP)
-        until(lambda: log.read_text().count(f"the certificate stays the old one: {files.key}") == workers)
+        until(lambda: log.read_text().count(f"the certificate stays the old one: {files.key}") == 1)
         assert {name_at(running.url) for _ in range(8)} == {"third"}
     finally:
         ended.set()
@@ -158,7 +155,7 @@ def test_a_certificate_is_replaced_under_load_without_a_lost_request(
         running.popen.communicate()
     assert lost == []
     assert code == 0
-    assert log.read_text().count("new connections get the certificate in") == 2 * workers
+    assert log.read_text().count("new connections get the certificate in") == 2
 
 
 def empty(files: Files) -> Path:
@@ -179,13 +176,12 @@ def of_another(files: Files) -> Path:
 
 
 @pytest.mark.parametrize("spoil", [empty, missing, of_another])
-@pytest.mark.parametrize("workers", [1, 2])
 def test_files_that_cannot_be_used_end_the_start_and_are_named(
-    tmp_path: Path, files: Files, spoil: Callable[[Files], Path], workers: int
+    tmp_path: Path, files: Files, spoil: Callable[[Files], Path]
 ) -> None:
     named = spoil(files)
     with pytest.raises(serving.DidNotStart) as caught:
-        serving.start(tmp_path / "data", workers=workers, **files.settings)
+        serving.start(tmp_path / "data", **files.settings)
     assert caught.value.code == 1
     assert f"\ncoregw: {named}: " in f"\n{caught.value.said}"
     assert "Traceback" not in caught.value.said

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx2
-import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 import serving
@@ -66,12 +65,11 @@ def attributes(span: Span) -> dict[str, object]:
     return {each.key: each.value.string_value or each.value.int_value for each in span.attributes}
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_each_request_is_a_span_in_the_trace_of_its_client(tmp_path: Path, workers: int) -> None:
+def test_each_request_is_a_span_in_the_trace_of_its_client(tmp_path: Path) -> None:
     trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
     with collector() as (url, received):
         environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": url}
-        with serving.process(tmp_path, environ, workers=workers) as process:
+        with serving.process(tmp_path, environ) as process:
             headers = {"traceparent": f"00-{trace}-{parent}-01"}
             httpx2.get(f"{process.url}/v1/cas/a-secret-cid", headers=headers)
             httpx2.get(f"{process.url}/v1/roots/x/diff/y")

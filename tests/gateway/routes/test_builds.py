@@ -14,8 +14,8 @@ import pytest
 import coregw
 import serving
 from coregw.store.memory import MemoryStore
+from processes import open_files, until
 from tables import rows
-from worker_processes import open_files, until
 
 LINES = {"content-type": "application/x-ndjson"}
 SMALL = {"buffered_bytes": 4 << 20, "roots_body_bytes": 1 << 20}

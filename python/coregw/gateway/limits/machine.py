@@ -81,10 +81,10 @@ _UNIFIED: Final = ""
 
 
 class _Budget(NamedTuple):
-    """A part of the memory: what each process needs at least, and its share of what is left when all have that.
+    """A part of the memory: what is needed at least, and its share of what is left when all have that.
 
     Attributes:
-        least: The least budget of a process, in bytes.
+        least: The least budget, in bytes.
         sixteenths: The share of the rest; those of all budgets are 16 together.
         copies: The memory that one byte of the budget takes at most.
     """
@@ -110,15 +110,14 @@ _BUDGETS: Final = {
 class Limits:
     """Every limit of one serving process. Sizes are in bytes, times in seconds.
 
-    `of` derives them from the settings. What has a default does not depend on those. With several workers each has an
-    equal part of what is limited for all together.
+    `of` derives them from the settings. What has a default does not depend on those.
     """
 
     cache_bytes: int
     """Parsed pages. Four sixteenths of the memory that is left when every budget has the least that it needs."""
 
     store_cache_bytes: int
-    """RocksDB's block cache. A sixteenth of that memory; the process that owns the store of workers has a part too."""
+    """RocksDB's block cache. A sixteenth of that memory."""
 
     payload_cache_bytes: int
     """Small payloads. A sixteenth of that memory."""
@@ -137,7 +136,7 @@ class Limits:
 
     long_queries: int
     """Queries of over a millisecond at once, in the front, and as many in the application. A sixteenth of that memory,
-    by five times the longest answer; at most 16 for all workers."""
+    by five times the longest answer; at most 16."""
 
     connections: int
     """Open connections. The setting, and no more than the process may open files for (`fit_descriptors`)."""
@@ -154,24 +153,24 @@ class Limits:
     verify_body_bytes: int
     """Largest body of the verify routes. 24 MiB (16 MiB of proof), and no more than all bodies in the front."""
 
-    heavy_requests: int
-    """Root creations, mutations and CARs in memory of over 1 MiB at once. Two for all workers."""
+    heavy_requests: int = 2
+    """Root creations, mutations and CARs in memory of over 1 MiB at once. A constant."""
 
-    cars_at_once: int
-    """Spooled CARs that are checked and stored at once; more wait. Two for all workers: the disk is the limit."""
+    cars_at_once: int = 2
+    """Spooled CARs that are checked and stored at once; more wait. A constant: the disk is the limit."""
 
-    builds: int
-    """Bodies of lines of arcs in progress. Eight for all workers: each takes an eighth of the memory for bodies."""
+    builds: int = 8
+    """Bodies of lines of arcs in progress. A constant: each takes an eighth of the memory for bodies."""
 
-    build_spool_bytes: int
-    """Temporary files that sort lines of arcs. 64 GiB for all workers."""
+    build_spool_bytes: int = 64 * GIB
+    """Temporary files that sort lines of arcs. A constant."""
 
-    car_exports: int
-    """CAR exports in progress. Sixteen for all workers: each reads ahead of its client."""
+    car_exports: int = 16
+    """CAR exports in progress. A constant: each reads ahead of its client."""
 
-    payload_streams: int
-    """Answers of the application with many payloads or pages in progress; those of the front count as unsent. 64 for
-    all workers, which read ahead less than exports."""
+    payload_streams: int = 64
+    """Answers of the application with many payloads or pages in progress; those of the front count as unsent. A
+    constant: they read ahead less than exports."""
 
     held_roots: int = 65_536
     """Roots remembered as held. A constant: 100 bytes each."""
@@ -244,29 +243,24 @@ class Limits:
 
     @classmethod
     def of(cls, settings: Settings, available: int | None = None) -> Self:
-        """Derive the limits of each of the processes that serve clients with these settings.
+        """Derive the limits of a gateway with these settings.
 
         Args:
-            settings: The settings, of which ``memory``, ``connections`` and ``workers`` count.
+            settings: The settings, of which ``memory`` and ``connections`` count.
             available: The memory that there is; `available_bytes` if None.
 
         Raises:
             InvalidInput: If ``memory`` is less than is needed (`least_bytes`); the message says how much that is.
             Unavailable: The same if ``memory`` is not set, and there is not as much.
         """
-        workers, memory = settings.workers, memory_of(settings, available)
-        rest = _usable(memory, settings.connections) - _needed(settings)
+        memory = memory_of(settings, available)
+        rest = _usable(memory, settings.connections) - _needed()
 
         def budget(name: str) -> int:
             least, sixteenths, copies = _BUDGETS[name]
-            share = Fraction(rest * sixteenths, 16 * _processes_with(name, settings))
-            return int((least * copies + share) / copies) // MIB * MIB
-
-        def part(total: int) -> int:
-            return -(-total // workers)
+            return int((least * copies + Fraction(rest * sixteenths, 16)) / copies) // MIB * MIB
 
         buffered, hot_bodies = budget("buffered_bytes"), budget("hot_body_bytes")
-        connections = part(settings.connections)
         return cls(
             cache_bytes=budget("cache_bytes"),
             store_cache_bytes=budget("store_cache_bytes"),
@@ -275,18 +269,12 @@ class Limits:
             buffered_bytes=buffered,
             hot_body_bytes=hot_bodies,
             unsent_bytes=budget("unsent_bytes"),
-            long_queries=min(budget("long_queries") // _QUERY_BYTES, part(_MAX_LONG_QUERIES)),
-            connections=connections,
-            backlog=min(_MOST_BACKLOG, max(_LEAST_BACKLOG, connections)),
+            long_queries=min(budget("long_queries") // _QUERY_BYTES, _MAX_LONG_QUERIES),
+            connections=settings.connections,
+            backlog=min(_MOST_BACKLOG, max(_LEAST_BACKLOG, settings.connections)),
             roots_body_bytes=min(256 * MIB, buffered),
             mutation_body_bytes=min(64 * MIB, buffered),
             verify_body_bytes=min(24 * MIB, hot_bodies),
-            heavy_requests=part(2),
-            cars_at_once=part(2),
-            builds=part(8),
-            build_spool_bytes=part(64 * GIB),
-            car_exports=part(16),
-            payload_streams=part(64),
         )
 
     @staticmethod
@@ -301,21 +289,18 @@ class Limits:
 
 
 def memory_of(settings: Settings, available: int | None = None) -> int:
-    """Return the memory that all processes of a gateway may use together: the setting, or a quarter of what there is.
+    """Return the memory that a gateway may use: the setting, or a quarter of what there is.
 
     Where a quarter does not suffice, it is what is needed. The arguments and the errors are those of `Limits.of`.
     """
     least = least_bytes(settings)
-    needs = (
-        f"{-(-least // MIB)}MiB for {settings.connections} connections and {settings.workers} "
-        f"worker{'s' if settings.workers > 1 else ''}"
-    )
+    needs = f"{-(-least // MIB)}MiB for {settings.connections} connections"
     if settings.memory:
         if settings.memory < least:
             raise InvalidInput(f"setting memory is {settings.memory // MIB}MiB, expected at least {needs}")
         return settings.memory
     if available is None:
-        available = available_bytes(workers=settings.workers)
+        available = available_bytes()
     if available < least:
         raise Unavailable(f"the process may use {available // MIB} MiB of memory; a gateway needs at least {needs}")
     return max(least, available // 4)
@@ -323,12 +308,12 @@ def memory_of(settings: Settings, available: int | None = None) -> int:
 
 def gc_filter_bytes(settings: Settings) -> int:
     """Return the largest filter of payloads while garbage is collected: a quarter of what no budget counts."""
-    return (settings.memory or available_bytes(workers=settings.workers) // 4) // _GC_FILTER_SHARE
+    return (settings.memory or available_bytes() // 4) // _GC_FILTER_SHARE
 
 
 def least_bytes(settings: Settings) -> int:
-    """Return the least memory with which a gateway starts, in bytes: it grows with its connections and workers."""
-    needed = _needed(settings)
+    """Return the least memory with which a gateway starts, in bytes: it grows with its connections."""
+    needed = _needed()
     return max(
         needed + settings.connections * _CONNECTION_BYTES,
         -(-needed * _UNCOUNTED_SHARE // (_UNCOUNTED_SHARE - 1)),
@@ -337,7 +322,7 @@ def least_bytes(settings: Settings) -> int:
 
 def warn_of_memory(settings: Settings) -> None:
     """Log a warning if the setting is more than there is: the system may then end the process."""
-    available = available_bytes(workers=settings.workers)
+    available = available_bytes()
     if settings.memory > available:
         _log.warning(
             "COREGW_MEMORY allows %d MiB, and the process has %d MiB: lower it, or give the process more",
@@ -346,21 +331,18 @@ def warn_of_memory(settings: Settings) -> None:
         )
 
 
-def available_bytes(
-    own: Path = _OWN_CGROUPS, top: Path = _CGROUPS, *, addresses: int | None = None, workers: int = 1
-) -> int:
+def available_bytes(own: Path = _OWN_CGROUPS, top: Path = _CGROUPS, *, addresses: int | None = None) -> int:
     """Return the memory that a gateway may use: that of the machine, or the least limit of the system on it.
 
     Args:
         own: The file that names the control groups of this process.
         top: The folder of all control groups.
         addresses: The limit on the addresses of a process (``ulimit -v``); that of this process if None.
-        workers: How many processes share the budgets, each with that limit.
     """
     if addresses is None:
         addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
-    in_processes = [] if addresses == resource.RLIM_INFINITY else [max(0, addresses - _UNUSED_ADDRESSES) * workers]
-    return min(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *in_processes, *_limits(own, top))
+    in_process = [] if addresses == resource.RLIM_INFINITY else [max(0, addresses - _UNUSED_ADDRESSES)]
+    return min(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *in_process, *_limits(own, top))
 
 
 def _usable(memory: int, connections: int) -> int:
@@ -368,25 +350,16 @@ def _usable(memory: int, connections: int) -> int:
     return memory - max(memory // _UNCOUNTED_SHARE, connections * _CONNECTION_BYTES)
 
 
-def _needed(settings: Settings) -> int:
-    """Return the memory that the processes take, and the least of all budgets."""
-    workers = settings.workers
-    processes = 1 if workers == 1 else workers + 1  # with the owner of the store
-    budgets = sum(int(each.least * each.copies) * _processes_with(name, settings) for name, each in _BUDGETS.items())
+def _needed() -> int:
+    """Return the memory that the process takes, and the least of all budgets."""
     return (
-        processes * _PROCESS_BYTES
-        + workers * (_WORKER_THREADS + 1) * _SPARE_BYTES  # the event loop answers, too
+        _PROCESS_BYTES
+        + (_WORKER_THREADS + 1) * _SPARE_BYTES  # the event loop answers, too
         + _FREED_BYTES
         + _WRITE_BUFFER_BYTES
         + MANAGEMENT_BYTES
-        + budgets
+        + sum(int(each.least * each.copies) for each in _BUDGETS.values())
     )
-
-
-def _processes_with(name: str, settings: Settings) -> int:
-    """Return how many processes have a part of a budget."""
-    has_owner = name == "store_cache_bytes" and settings.workers > 1
-    return settings.workers + 1 if has_owner else settings.workers
 
 
 def _limits(own: Path, top: Path) -> Iterator[int]:

@@ -6,7 +6,7 @@ the bucket is written once, under a random name, and means nothing before a row 
 ```
 gateway ── pool of 4 ──┐                 ┌── pages, roots, records, payloads up to 64 KiB (1 MiB without a bucket)
 gateway ── pool of 4 ──┼── PostgreSQL ───┤
-worker  ── pool of 4 ──┘                 └── which upload holds a payload ──> chunks of 1 MiB: a bucket, or rows
+gateway ── pool of 4 ──┘                 └── which upload holds a payload ──> chunks of 1 MiB: a bucket, or rows
 ```
 
 ``docs/decisions/0230`` gives the reasons, ``docs/scaling.md`` what an operator has to know.

@@ -114,7 +114,7 @@ async def check_server(database: ConnectionPool, allowed: Collection[str], conne
     Args:
         database: The connections to it.
         allowed: The names of `UNSAFE` that are allowed.
-        connections: How many connections this gateway will open with all of its processes, besides those it has.
+        connections: How many connections this gateway will open, besides those it has.
 
     Raises:
         Unavailable: The server is a standby, too old, has too few connections, or may lose acknowledged data.
@@ -128,9 +128,8 @@ async def check_server(database: ConnectionPool, allowed: Collection[str], conne
         raise Unavailable("the database is a standby, which accepts no writes; name the primary in the address")
     if server.used + connections > server.connections:
         raise Unavailable(
-            f"this gateway opens {connections} more connections (as many for each of its workers), "
-            f"{server.used} are in use, and the database allows {server.connections}: raise its max_connections, or "
-            "lower workers"
+            f"this gateway opens {connections} more connections, {server.used} are in use, and the database allows "
+            f"{server.connections}: raise its max_connections"
         )
     if 2 * (server.used + connections) > server.connections:
         logger.warning(

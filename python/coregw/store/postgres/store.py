@@ -103,7 +103,6 @@ async def open_store(
     *,
     bucket: str | None = None,
     connections: int = 4,
-    processes: int = 1,
     quota_bytes: int | None = None,
     slice_seconds: float = 300.0,
     adopt: bool = False,
@@ -120,7 +119,6 @@ async def open_store(
             the database. Every gateway on a store uses the same.
         connections: The maximum number of connections of this process, at least 2. A garbage collection uses one
             more, and standbys 2.
-        processes: How many processes will open the store with these arguments, this one included.
         quota_bytes: What the rows and payloads of all gateways may take together, about; None for no limit.
         slice_seconds: How exactly it is remembered when pages were put. The coarsest of all gateways applies.
         adopt: Whether the database takes the place of another incarnation of the store, which has claimed the bucket.
@@ -135,7 +133,7 @@ async def open_store(
     bucket_chunks = None if bucket is None else _open_bucket(bucket)
     database = await ConnectionPool.connect(url, max(2, connections))
     try:
-        await check_server(database, unsafe, processes * (max(2, connections) + 1))
+        await check_server(database, unsafe, max(2, connections) + 1)
         async with database.session() as connection:
             await migrate(connection)
         claim = partial(identify, database, bucket_chunks)

@@ -1,4 +1,4 @@
-"""The embedded store on RocksDB, the gateway's default. One process opens it; `coregw.store.workers` shares it.
+"""The embedded store on RocksDB, the gateway's default. One process opens it.
 
 Disk reads run in a thread pool, and all writes in one committer thread that shares syncs between the tasks that wait.
 Decisions: ``docs/decisions/0010`` and ``0011``.

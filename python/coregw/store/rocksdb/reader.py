@@ -16,7 +16,7 @@ from coregw.store.rocksdb.committer import Committer
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family, RowKey
 
-__all__ = ["Reader", "in_shares"]
+__all__ = ["Reader"]
 
 _T = TypeVar("_T")
 
@@ -49,9 +49,18 @@ class Reader:
         return await asyncio.get_running_loop().run_in_executor(self._pool, call, self._database)
 
     async def get(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Read the values of `keys`, durable or not; None for an absent one."""
+        """Read the values of `keys`, durable or not; None for an absent one.
+
+        Many keys are divided over several threads, as a batched read loads block by block.
+        """
         self.require_open()
-        return await in_shares(partial(self._database.get, family), keys, self._pool, self._threads)
+        run, read = asyncio.get_running_loop().run_in_executor, partial(self._database.get, family)
+        if len(keys) < 2 * _MIN_SHARE:
+            return await run(self._pool, read, keys)
+        share = max(_MIN_SHARE, -(-len(keys) // self._threads))
+        shares = [keys[start : start + share] for start in range(0, len(keys), share)]
+        found = await asyncio.gather(*(run(self._pool, read, each) for each in shares))
+        return [value for values in found for value in values]
 
     async def get_durable(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         """Read the values of `keys`; returns when those found are durable."""
@@ -83,16 +92,3 @@ class Reader:
         """Wait for the reads in progress. Blocks."""
         self._is_closed = True
         self._pool.shutdown()
-
-
-async def in_shares(
-    read: Callable[[Sequence[bytes]], list[_T]], keys: Sequence[bytes], pool: ThreadPoolExecutor, threads: int
-) -> list[_T]:
-    """Call `read` on `keys` in worker threads: in several if there are many, as a batched read loads block by block."""
-    run = asyncio.get_running_loop().run_in_executor
-    if len(keys) < 2 * _MIN_SHARE:
-        return await run(pool, read, keys)
-    share = max(_MIN_SHARE, -(-len(keys) // threads))
-    shares = [keys[start : start + share] for start in range(0, len(keys), share)]
-    found = await asyncio.gather(*(run(pool, read, each) for each in shares))
-    return [value for values in found for value in values]

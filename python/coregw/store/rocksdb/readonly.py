@@ -22,7 +22,7 @@ Cause = StoreDamaged | StorageFull
 """Why a database cannot be opened for writing."""
 
 _LOCK: Final = "LOCK"
-_FOLDER: Final = "workers/read-only"
+_FOLDER: Final = "read-only"
 _KIND_OFFSET: Final = 6
 _LAST_KIND: Final = 4
 """The greatest kind of a record in a log that is not recycled."""

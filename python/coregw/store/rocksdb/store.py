@@ -289,7 +289,7 @@ class RocksStore:
         return await self._reader.run(lambda database: Usage(database.file_bytes(), database.data_bytes()))
 
     async def flush(self) -> None:
-        """Flush what is only in memtables and in the log to SSTs, where worker processes can read it.
+        """Flush what is only in memtables and in the log to SSTs, so that the next start replays no log.
 
         Raises:
             StorageFull, Unavailable: The disk has no room, or the store is closed.
