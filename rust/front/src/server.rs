@@ -343,6 +343,12 @@ fn check_head(head: &Parts) -> Result<(), Malformed> {
         Some(authority) if authority.as_str().contains('@') || !is_host(authority.as_str().as_bytes()) => {
             Err(Malformed::Authority)
         }
+        // RFC 9113 section 8.3.1: a Host besides the authority has to be the same.
+        Some(authority)
+            if !hosts.iter().all(|host| host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes())) =>
+        {
+            Err(Malformed::Hosts(hosts.iter().count() + 1))
+        }
         Some(_) => Ok(()),
         None if hosts.iter().count() != 1 => Err(Malformed::Hosts(hosts.iter().count())),
         None if !hosts.iter().all(|host| is_host(host.as_bytes())) => Err(Malformed::Host),
