@@ -23,7 +23,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::time::{sleep, timeout};
 
-use crate::budget::Arriving;
+use crate::budget::{Arriving, Received};
 use crate::crowd::{Crowd, Figures, Member, Shares};
 use crate::framing::{Limits, Malformed, is_host, is_method, is_target};
 use crate::guard::{Deadlines, Guarded, Stream};
@@ -266,6 +266,7 @@ impl<S: Service> Server<S> {
             Err(refused) => self.refuse(&refused.0, refused.1.as_ref(), client),
             Ok(head) => {
                 let deadlines = &self.rules.deadlines;
+                let body = Received::new(body, (version == Version::HTTP_2).then_some(deadlines.drain));
                 let body = Arriving::new(body, deadlines.body, deadlines.body_whole, Arc::clone(member));
                 let answer = self.service.answer(Request::from_parts(head, body), client);
                 let answered = AssertUnwindSafe(answer).catch_unwind().await;
