@@ -30,7 +30,7 @@ use crate::guard::{Deadlines, Guarded, Stream};
 use crate::origins::{Origins, Refusal, Source};
 use crate::peers::Proxies;
 use crate::problem::{Codes, Problem};
-use crate::responses::{Held, Streams};
+use crate::responses::{Held, Streams, room};
 use crate::tls::Tls;
 
 pub use crate::responses::Answer;
@@ -268,6 +268,9 @@ impl<S: Service> Server<S> {
                 let deadlines = &self.rules.deadlines;
                 let body = Received::new(body, (version == Version::HTTP_2).then_some(deadlines.drain));
                 let body = Arriving::new(body, deadlines.body, deadlines.body_whole, Arc::clone(member));
+                if body.is_end_stream() {
+                    room(member).await; // others wait with their bodies: windows are shared
+                }
                 let answer = self.service.answer(Request::from_parts(head, body), client);
                 let answered = AssertUnwindSafe(answer).catch_unwind().await;
                 let answer = answered.unwrap_or_else(|_| self.refuse(&Problem::internal(), None, client));

@@ -191,6 +191,25 @@ async fn streams_beyond_the_most_are_refused() {
 }
 
 #[tokio::test]
+async fn streams_wait_while_much_is_unread_on_their_connection() {
+    let mut client = connect(&[0, 4, 0, 0, 0, 0]).await; // no answer is read
+    for number in 0..10 {
+        client.send(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, &head(GET, ROOT)).await.expect("room");
+    }
+    let server = Arc::clone(&client.server);
+    let beginning = async {
+        while server.figures().requests < 10 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, beginning).await.expect("all begin");
+    assert_eq!(server.figures().unsent_bytes, MIB); // one answer, as others wait for it
+    // Each is answered once those before it were given up.
+    assert!(client.find(|kind, stream, _| (kind, stream) == (HEADERS, 19)).await);
+    assert!(server.figures().unsent_bytes <= MIB);
+}
+
+#[tokio::test]
 async fn a_body_that_stalls_is_answered() {
     let mut client = connect(&[]).await;
     client.send(HEADERS, END_HEADERS, 1, &head(POST, ROOT)).await.expect("room");
