@@ -13,8 +13,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use tokio::time::Instant;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout};
 
 use crate::crowd::Member;
 use crate::pace::{Pace, Rate};
@@ -48,9 +50,59 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
+/// A body as hyper receives it.
+///
+/// What nobody has read of one over HTTP/2 is read and discarded for a while, as the guard of a connection does over HTTP/1.
+/// Otherwise hyper would reset the stream right after the response: some clients (curl 7.88) then report no response, and
+/// others (httpcore) wait for the window of a stream that does not exist anymore.
+#[derive(Debug)]
+pub struct Received {
+    /// None after its end.
+    body: Option<Incoming>,
+    drain: Option<Duration>,
+}
+
+impl Received {
+    /// A body of which the rest is read for at most `drain`, if that is given, when it is dropped.
+    pub fn new(body: Incoming, drain: Option<Duration>) -> Self {
+        Received { body: Some(body), drain }
+    }
+}
+
+impl Body for Received {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let polled = Pin::new(body).poll_frame(cx);
+        if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
+            self.body = None;
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        let rest = self.body.take().filter(|body| !body.is_end_stream()).zip(self.drain);
+        if let (Some((mut body, drain)), Ok(runtime)) = (rest, Handle::try_current()) {
+            runtime.spawn(timeout(drain, async move { while let Some(Ok(_)) = body.frame().await {} }));
+        }
+    }
+}
+
 /// A body that arrives while it is read. Its client is held to a pace while the reader waits for it.
 #[derive(Debug)]
-pub struct Arriving<B = Incoming> {
+pub struct Arriving<B = Received> {
     body: B,
     pace: Pace,
     whole: Duration,

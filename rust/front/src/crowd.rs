@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
@@ -24,6 +25,11 @@ const BUSY_MILLIS: u64 = 50;
 const STALLED_MILLIS: u64 = 500;
 /// Requests that a client may give up in a row, before they are answered: each costs more than it costs the client.
 const MAX_GIVEN_UP: usize = 200;
+
+/// From this on, what a client of HTTP/2 has not read lets its other streams wait: each of a hundred could have a long answer
+/// in memory. An answer that is being made counts as so many bytes.
+const MAX_UNREAD_BYTES: usize = 1 << 20;
+const EXPECTED_BYTES: usize = 128 << 10;
 
 /// What all connections share.
 #[derive(Debug, Clone, Copy)]
@@ -352,9 +358,11 @@ pub struct Member {
     arrived: AtomicU64,
     /// When the client was last active: opened the connection, sent as fast as it has to, read, or was answered.
     active: AtomicU64,
-    /// What the client has not read, and when it last read.
+    /// What the client has not read, and when it last read; answers that are made; and streams that wait for room.
     unsent: AtomicUsize,
     read_at: AtomicU64,
+    making: AtomicUsize,
+    room: Notify,
     /// Requests that were given up, less those that were answered.
     given_up: AtomicUsize,
     /// Why it is to end, once it is.
@@ -383,6 +391,8 @@ impl Member {
             active: AtomicU64::new(now),
             unsent: AtomicUsize::new(0),
             read_at: AtomicU64::new(now),
+            making: AtomicUsize::new(0),
+            room: Notify::new(),
             given_up: AtomicUsize::new(0),
             ending: AtomicU8::new(0),
             waker: AtomicWaker::new(),
@@ -530,6 +540,35 @@ impl Member {
         Unsent { member: Arc::clone(self), size }
     }
 
+    /// Begins to make the answer of a stream of HTTP/2, if the client may have another one in memory.
+    pub(crate) fn begin_answer(&self) -> bool {
+        let begin = |making: usize| {
+            let expected = self.unsent.load(Ordering::Acquire) + making * EXPECTED_BYTES;
+            (expected < MAX_UNREAD_BYTES).then_some(making + 1)
+        };
+        self.making.fetch_update(Ordering::AcqRel, Ordering::Acquire, begin).is_ok()
+    }
+
+    /// The same, once it may.
+    pub(crate) async fn more_room(&self) {
+        let _awaited = Awaited::new(self);
+        loop {
+            let mut less = pin!(self.room.notified());
+            less.as_mut().enable();
+            if self.begin_answer() {
+                self.room.notify_one(); // there may be room for the next as well
+                return;
+            }
+            less.await;
+        }
+    }
+
+    /// Notes that such an answer is made, and counted by [`Member::hold`], or not needed any more.
+    pub(crate) fn end_answer(&self) {
+        self.making.fetch_sub(1, Ordering::AcqRel);
+        self.room.notify_one();
+    }
+
     /// Lets the connection end, as soon as it is polled.
     pub(crate) fn end(&self, ending: Ending) {
         if self.ending.compare_exchange(0, ending as u8, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
@@ -552,6 +591,22 @@ impl Member {
 
     pub(crate) fn crowd(&self) -> &Arc<Crowd> {
         &self.crowd
+    }
+}
+
+/// Something that waits for the client of a connection, until it is dropped.
+struct Awaited<'a>(&'a Member);
+
+impl<'a> Awaited<'a> {
+    fn new(member: &'a Member) -> Self {
+        member.await_client(true);
+        Self(member)
+    }
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        self.0.await_client(false);
     }
 }
 
@@ -626,5 +681,6 @@ impl Drop for Unsent {
         if self.member.unsent.fetch_update(Ordering::AcqRel, Ordering::Relaxed, left).is_ok() {
             self.member.crowd.unsent.fetch_sub(self.size, Ordering::AcqRel);
         }
+        self.member.room.notify_one();
     }
 }

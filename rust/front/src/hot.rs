@@ -23,6 +23,7 @@ use crate::media::{MediaType, negotiate};
 use crate::problem::Problem;
 use crate::reads::FoundPage;
 use crate::requests::{Parameters, Refused, check_json, check_payload, is_json, quoted};
+use crate::responses::room;
 use crate::routes::{Hot, Route};
 use crate::server::Answer;
 use crate::writes::Writes;
@@ -128,9 +129,10 @@ impl HotRoutes {
     }
 
     async fn whole(&self, body: Arriving, client: Option<IpAddr>, limit: usize) -> Result<(Bytes, Account), Problem> {
-        let mut account = self.budget.account(client);
+        let (mut account, connection) = (self.budget.account(client), Arc::clone(body.connection()));
         let body = read_whole(body, limit, &mut account).await?;
         self.counts.add_body(body.len());
+        room(&connection).await;
         Ok((body, account))
     }
 

@@ -70,6 +70,9 @@ impl Held {
         }
         let unsent = (!next.is_empty()).then(|| open.member().hold(next.len()));
         let stream = STREAM.try_with(Arc::clone).ok();
+        if let Some(stream) = &stream {
+            stream.end_answer(open.member());
+        }
         Response::from_parts(head, Held { next, unsent, parts, stream, open })
     }
 
@@ -152,13 +155,37 @@ impl Buf for Slice {
     }
 }
 
+/// Waits, in a stream of HTTP/2, until another answer to the client of the connection may be made.
+///
+/// Over HTTP/1, a request begins when the answer before it was read anyway.
+pub(crate) async fn room(member: &Member) {
+    let Ok(stream) = STREAM.try_with(Arc::clone) else { return };
+    if stream.is_making.load(Ordering::Acquire) {
+        return;
+    }
+    if !member.begin_answer() {
+        Box::pin(member.more_room()).await; // each request would have space for it
+    }
+    stream.is_making.store(true, Ordering::Release);
+}
+
 /// How far the response of a stream of HTTP/2 is.
 #[derive(Debug, Default)]
 struct Progress {
+    /// Whether it is being made, and counts as [`room`] says.
+    is_making: AtomicBool,
     /// Whether hyper has some of it that the client does not take.
     is_offered: AtomicBool,
     /// Bytes that were taken since it was looked at.
     taken: AtomicUsize,
+}
+
+impl Progress {
+    fn end_answer(&self, member: &Member) {
+        if self.is_making.swap(false, Ordering::AcqRel) {
+            member.end_answer();
+        }
+    }
 }
 
 /// Runs the streams of a connection, and ends those whose clients do not read them.
@@ -230,5 +257,6 @@ impl Reading {
 impl Drop for Reading {
     fn drop(&mut self) {
         self.note(false);
+        self.progress.end_answer(&self.member);
     }
 }

@@ -23,14 +23,14 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::time::{sleep, timeout};
 
-use crate::budget::Arriving;
+use crate::budget::{Arriving, Received};
 use crate::crowd::{Crowd, Figures, Member, Shares};
 use crate::framing::{Limits, Malformed, is_host, is_method, is_target};
 use crate::guard::{Deadlines, Guarded, Stream};
 use crate::origins::{Origins, Refusal, Source};
 use crate::peers::Proxies;
 use crate::problem::{Codes, Problem};
-use crate::responses::{Held, Streams};
+use crate::responses::{Held, Streams, room};
 use crate::tls::Tls;
 
 pub use crate::responses::Answer;
@@ -266,7 +266,11 @@ impl<S: Service> Server<S> {
             Err(refused) => self.refuse(&refused.0, refused.1.as_ref(), client),
             Ok(head) => {
                 let deadlines = &self.rules.deadlines;
+                let body = Received::new(body, (version == Version::HTTP_2).then_some(deadlines.drain));
                 let body = Arriving::new(body, deadlines.body, deadlines.body_whole, Arc::clone(member));
+                if body.is_end_stream() {
+                    room(member).await; // others wait with their bodies: windows are shared
+                }
                 let answer = self.service.answer(Request::from_parts(head, body), client);
                 let answered = AssertUnwindSafe(answer).catch_unwind().await;
                 let answer = answered.unwrap_or_else(|_| self.refuse(&Problem::internal(), None, client));
@@ -342,6 +346,12 @@ fn check_head(head: &Parts) -> Result<(), Malformed> {
     match head.uri.authority() {
         Some(authority) if authority.as_str().contains('@') || !is_host(authority.as_str().as_bytes()) => {
             Err(Malformed::Authority)
+        }
+        // RFC 9113 section 8.3.1: a Host besides the authority has to be the same.
+        Some(authority)
+            if !hosts.iter().all(|host| host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes())) =>
+        {
+            Err(Malformed::Hosts(hosts.iter().count() + 1))
         }
         Some(_) => Ok(()),
         None if hosts.iter().count() != 1 => Err(Malformed::Hosts(hosts.iter().count())),

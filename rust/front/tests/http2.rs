@@ -1,6 +1,8 @@
 //! Clients of HTTP/2 that flood or stall, by raw frames: their streams or connections end, and nothing is left of them.
 #![cfg(unix)]
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,12 +26,14 @@ use rules::rules;
 const SOON: Duration = Duration::from_secs(20);
 const MIB: usize = 1 << 20;
 
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
+const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
@@ -57,13 +61,18 @@ struct Client {
     server: Arc<Server<Slow>>,
 }
 
+const SHORT: Duration = Duration::from_millis(200);
+
 /// A client whose connection is open, and that has sent these settings.
 async fn connect(settings: &[u8]) -> Client {
-    let short = Duration::from_millis(200);
-    let rate = Rate { bytes_per_second: 1000, grace: short, pause: short };
+    connect_with(settings, SHORT).await
+}
+
+/// The same, of a server that takes so long over the rest of a body.
+async fn connect_with(settings: &[u8], drain: Duration) -> Client {
+    let rate = Rate { bytes_per_second: 1000, grace: SHORT, pause: SHORT };
     let base = rules(SOON);
-    let rules =
-        Rules { deadlines: Deadlines { head: short, body: rate, read: rate, drain: short, ..base.deadlines }, ..base };
+    let rules = Rules { deadlines: Deadlines { head: SHORT, body: rate, read: rate, drain, ..base.deadlines }, ..base };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let budget = Budget::new(Capacity { total: MIB, per_address: MIB, largest: MIB }, Arc::default());
@@ -182,11 +191,72 @@ async fn streams_beyond_the_most_are_refused() {
 }
 
 #[tokio::test]
+async fn streams_wait_while_much_is_unread_on_their_connection() {
+    let mut client = connect(&[0, 4, 0, 0, 0, 0]).await; // no answer is read
+    for number in 0..10 {
+        client.send(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, &head(GET, ROOT)).await.expect("room");
+    }
+    let server = Arc::clone(&client.server);
+    let beginning = async {
+        while server.figures().requests < 10 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, beginning).await.expect("all begin");
+    assert_eq!(server.figures().unsent_bytes, MIB); // one answer, as others wait for it
+    // Each is answered once those before it were given up.
+    assert!(client.find(|kind, stream, _| (kind, stream) == (HEADERS, 19)).await);
+    assert!(server.figures().unsent_bytes <= MIB);
+}
+
+#[tokio::test]
 async fn a_body_that_stalls_is_answered() {
     let mut client = connect(&[]).await;
     client.send(HEADERS, END_HEADERS, 1, &head(POST, ROOT)).await.expect("room");
     // Status 400 is number 12 of the static table.
     assert!(client.find(|kind, stream, payload| (kind, stream, payload.first()) == (HEADERS, 1, Some(&0x8c))).await);
+}
+
+/// A client that takes whole responses, of a server that takes so long over the rest of a body; it has begun to send one
+/// that nobody reads.
+async fn connect_and_send(drain: Duration) -> Client {
+    let mut client = connect_with(&[0, 4, 0x7f, 0xff, 0xff, 0xff], drain).await;
+    client.send(WINDOW_UPDATE, 0, 0, &[0x7f, 0, 0, 0]).await.expect("room");
+    assert!(client.find(|kind, _, _| kind == SETTINGS).await);
+    client.send(SETTINGS, ACK, 0, &[]).await.expect("room"); // from then on, its windows count
+    client.send(HEADERS, END_HEADERS, 1, &head(GET, ROOT)).await.expect("room");
+    client
+}
+
+/// Its client may not look for the response before it has sent all, which is more than the window of a stream.
+#[tokio::test]
+async fn an_early_answer_does_not_reset_a_stream_whose_client_still_sends() {
+    let mut client = connect_and_send(SOON).await;
+    for _ in 0..16 {
+        client.send(DATA, 0, 1, &[0; 16 << 10]).await.expect("room");
+    }
+    let seen = RefCell::new(BTreeSet::new());
+    let has_seen = |wanted: &[(u8, u32)]| {
+        let (seen, wanted) = (&seen, wanted.to_vec());
+        move |kind: u8, stream: u32, _: &[u8]| {
+            let mut seen = seen.borrow_mut();
+            seen.insert((kind, stream));
+            wanted.iter().all(|each| seen.contains(each))
+        }
+    };
+    assert!(client.find(has_seen(&[(HEADERS, 1), (WINDOW_UPDATE, 1)])).await);
+    client.send(DATA, END_STREAM, 1, &[0; 16 << 10]).await.expect("room");
+    client.send(HEADERS, END_HEADERS | END_STREAM, 3, &head(GET, ROOT)).await.expect("room");
+    assert!(client.find(has_seen(&[(HEADERS, 3)])).await);
+    assert!(!seen.borrow().contains(&(RST_STREAM, 1)));
+}
+
+#[tokio::test]
+async fn who_does_not_end_a_body_after_an_early_answer_is_not_waited_for() {
+    let mut client = connect_and_send(SHORT).await;
+    assert!(client.find(|kind, stream, _| (kind, stream) == (HEADERS, 1)).await);
+    // NO_ERROR, as the response is complete (RFC 9113 section 8.1).
+    assert!(client.find(|kind, stream, payload| (kind, stream, payload) == (RST_STREAM, 1, &[0; 4])).await);
 }
 
 #[tokio::test]
@@ -248,10 +318,16 @@ async fn requests_for_no_host_or_for_a_tunnel_are_refused() {
     let no_host = [0x80 | GET, 0x86, 0x80 | ROOT];
     client.send(HEADERS, END_HEADERS | END_STREAM, 1, &no_host).await.expect("room");
     assert!(client.find(|kind, stream, payload| (kind, stream, payload.first()) == (HEADERS, 1, Some(&0x8c))).await);
+    // Number 38 of the static table is Host, which may repeat the authority.
+    for (stream, host, status) in [(3, "LOCALHOST", 0x88), (5, "b", 0x8c)] {
+        let named = [&head(GET, ROOT)[..], &[0x0f, 0x17, host.len() as u8], host.as_bytes()].concat();
+        client.send(HEADERS, END_HEADERS | END_STREAM, stream, &named).await.expect("room");
+        assert!(client.find(|kind, at, payload| (kind, at, payload.first()) == (HEADERS, stream, Some(&status))).await);
+    }
     let unknown = [&[0x02, 4], &b"BREW"[..], &[0x86, 0x80 | ROOT, 0x01, 9], b"localhost"].concat();
-    client.send(HEADERS, END_HEADERS | END_STREAM, 5, &unknown).await.expect("room");
-    assert!(client.find(|kind, stream, payload| (kind, stream, payload.first()) == (HEADERS, 5, Some(&0x8c))).await);
-    let tunnel = [&[0x02, 7], &b"CONNECT"[..], &[0x01, 9], b"localhost"].concat();
-    client.send(HEADERS, END_HEADERS | END_STREAM, 7, &tunnel).await.expect("room");
+    client.send(HEADERS, END_HEADERS | END_STREAM, 7, &unknown).await.expect("room");
     assert!(client.find(|kind, stream, payload| (kind, stream, payload.first()) == (HEADERS, 7, Some(&0x8c))).await);
+    let tunnel = [&[0x02, 7], &b"CONNECT"[..], &[0x01, 9], b"localhost"].concat();
+    client.send(HEADERS, END_HEADERS | END_STREAM, 9, &tunnel).await.expect("room");
+    assert!(client.find(|kind, stream, payload| (kind, stream, payload.first()) == (HEADERS, 9, Some(&0x8c))).await);
 }

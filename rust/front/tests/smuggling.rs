@@ -156,161 +156,11 @@ fn post(fields: &str, rest: &str) -> String {
     format!("POST /a HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n{rest}")
 }
 
-/// Heads that nobody may hand on. The second request is the body, or follows it, as one reads them or the other.
-fn refused_heads() -> Vec<String> {
-    let chunked_body = format!("0\r\n\r\n{SMUGGLED}");
-    let length = format!("Content-Length: {}\r\n", chunked_body.len());
-    let codings = [
-        "chunked, chunked",
-        "chunked, identity",
-        "identity, chunked",
-        "gzip, chunked",
-        "chunked, gzip",
-        "identity",
-        "xchunked",
-        "chunkedx",
-        "x chunked",
-        "chunked;q=1",
-        "\"chunked\"",
-        "'chunked'",
-        "chunked,",
-        ",chunked",
-        "\u{b}chunked",
-        "\u{c}chunked",
-        "chunked\0",
-        "chunked\u{a0}",
-        "cow",
-        "",
-    ];
-    let lines = [
-        "Transfer-Encoding : chunked",
-        "Transfer-Encoding\t: chunked",
-        " Transfer-Encoding: chunked",
-        "\tTransfer-Encoding: chunked",
-        "Transfer-Encoding:\r\n chunked",
-        "Transfer-Encoding\r\n : chunked",
-        "X: a\r\n Transfer-Encoding: chunked",
-        "X: a\r\n\tTransfer-Encoding: chunked",
-        "X: a\nTransfer-Encoding: chunked",
-        "X: a\rTransfer-Encoding: chunked",
-        "X: a\r\r\nTransfer-Encoding: chunked",
-        "X: a\0\r\nTransfer-Encoding: chunked",
-        "X: a\u{7f}\r\nTransfer-Encoding: chunked",
-        "\0Transfer-Encoding: chunked",
-        "Transfer-Encoding\0: chunked",
-        "Transfer\u{a0}Encoding: chunked",
-        "Transfer Encoding: chunked",
-        ": chunked\r\nTransfer-Encoding: chunked",
-        "X\r\nTransfer-Encoding: chunked",
-        "Transfer-Encoding: chunked\nX: a",
-        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
-        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
-        "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked",
-        "transfer-encoding: chunked\r\nTRANSFER-ENCODING: cow",
-    ];
-    let lengths = [
-        "0\r\nContent-Length: 45",
-        "45\r\nContent-Length: 0",
-        "45\r\nContent-Length: 45",
-        "0, 45",
-        "45, 45",
-        "45,",
-        "+45",
-        "-45",
-        "0x2d",
-        "45.0",
-        "4 5",
-        "4_5",
-        "45;",
-        "\"45\"",
-        "45\0",
-        "\u{b}45",
-        "",
-        "99999999999999999999",
-        "18446744073709551615",
-        "000000000000000000000045",
-        "\r\n 45",
-        "0\n45",
-    ];
-    let first_lines = [
-        "POST /a HTTP/1.1\nHost: localhost",
-        "POST /a HTTP/1.1\r\nHost: localhost\nX: a",
-        "POST /a HTTP/1.1\rHost: localhost",
-        "POST  /a HTTP/1.1\r\nHost: localhost",
-        "POST /a  HTTP/1.1\r\nHost: localhost",
-        "POST\t/a HTTP/1.1\r\nHost: localhost",
-        "POST /a HTTP/1.1 \r\nHost: localhost",
-        " POST /a HTTP/1.1\r\nHost: localhost",
-        "POST /a\r\nHost: localhost",
-        "POST /a HTTP/1.2\r\nHost: localhost",
-        "POST /a HTTP/2.0\r\nHost: localhost",
-        "POST /a HTTP/0.9\r\nHost: localhost",
-        "POST /a HTTP/1.1\r\nHost: localhost\r\nHost: localhost",
-        "POST /a HTTP/1.1\r\nX: a",
-        "POST /a HTTP/1.1\r\nHost: local host",
-        "POST /a HTTP/1.1\r\nHost: localhost/x",
-        "POST http://user@localhost/a HTTP/1.1\r\nHost: localhost",
-        "POST http:///a HTTP/1.1\r\nHost: localhost",
-        "POST localhost HTTP/1.1\r\nHost: localhost",
-        "POST /a\u{1} HTTP/1.1\r\nHost: localhost",
-        "POST /a b HTTP/1.1\r\nHost: localhost",
-        "CONNECT localhost:80 HTTP/1.1\r\nHost: localhost",
-        "BREW /a HTTP/1.1\r\nHost: localhost",
-        "post /a HTTP/1.1\r\nHost: localhost",
-    ];
-    let mut all = Vec::new();
-    for coding in codings {
-        all.push(post(&format!("Transfer-Encoding: {coding}\r\n"), &chunked_body));
-        all.push(post(&format!("{length}Transfer-Encoding: {coding}\r\n"), &chunked_body));
-    }
-    all.extend(lines.map(|line| post(&format!("{length}{line}\r\n"), &chunked_body)));
-    all.push(post(&format!("{length}Transfer-Encoding: chunked\r\n"), &chunked_body));
-    all.push(post(&format!("Transfer-Encoding: chunked\r\n{length}"), &chunked_body));
-    all.push(post("Transfer-Encoding: chunked\r\nContent-Length: 0\r\n", &chunked_body));
-    all.extend(lengths.map(|length| post(&format!("Content-Length: {length}\r\n"), SMUGGLED)));
-    all.extend(first_lines.map(|first| format!("{first}\r\nContent-Length: {}\r\n\r\n{SMUGGLED}", SMUGGLED.len())));
-    all.push(format!("POST /a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n{chunked_body}"));
-    all.push(format!("POST /a HTTP/1.0\r\n{length}Transfer-Encoding: chunked\r\n\r\n{chunked_body}"));
-    all
-}
-
-/// Chunks that nobody may read as the end of a body, or as two of them.
-fn refused_chunks() -> Vec<String> {
-    let bodies = [
-        "0\n\r\n",
-        "0\r\n\n",
-        "0\n\n",
-        "0 \r\n\r\n",
-        " 0\r\n\r\n",
-        "\t0\r\n\r\n",
-        "+0\r\n\r\n",
-        "-0\r\n\r\n",
-        "0x0\r\n\r\n",
-        "0_0\r\n\r\n",
-        "\r\n0\r\n\r\n",
-        "0;\r\n\r\n",
-        "0;a\nb\r\n\r\n",
-        "0;a\rb\r\n\r\n",
-        "0;a\0\r\n\r\n",
-        "0 ;a\r\n\r\n",
-        "0;a=\"\r\n\r\n",
-        "1\r\nab\r\n0\r\n\r\n",
-        "1\r\na0\r\n\r\n",
-        "1\r\na\n0\r\n\r\n",
-        "1\r\na\r0\r\n\r\n",
-        "3\r\na\r\n0\r\n\r\n",
-        "10000000000000000\r\n\r\n",
-        "00000000000000000\r\n\r\n",
-        "0\r\nX: a\n\r\n",
-        "0\r\nX: a\n\n",
-        "0\r\nX : a\r\n\r\n",
-        "0\r\n X: a\r\n\r\n",
-        "0\r\nX\r\n\r\n",
-        "0\r\nX: a\0\r\n\r\n",
-        "0\r\nX: a\r\n b\r\n\r\n",
-        "0\r\n: a\r\n\r\n",
-    ];
-    bodies.map(|body| post("Transfer-Encoding: chunked\r\n", &format!("{body}{SMUGGLED}"))).into()
+/// The requests of a section of the vectors, which the tests of the gateway send to its own server as well.
+fn vectors(section: &str) -> Vec<String> {
+    let file: serde_json::Value = serde_json::from_str(include_str!("vectors/smuggling.json")).expect("JSON");
+    assert_eq!(file["smuggled"], SMUGGLED);
+    serde_json::from_value(file[section].clone()).expect("a list of requests")
 }
 
 fn statuses(received: &str) -> Vec<&str> {
@@ -334,7 +184,7 @@ fn assert_is_problem(received: &str, sent: &str) {
 #[tokio::test]
 async fn what_has_two_meanings_is_refused_and_never_handed_on() {
     let (address, seen, _folder) = start("refused").await;
-    let cases = [refused_heads(), refused_chunks()].concat();
+    let cases = vectors("refused");
     assert!(cases.len() >= 100, "{}", cases.len());
     for sent in cases {
         let received = exchange(address, sent.as_bytes()).await;
@@ -362,30 +212,7 @@ async fn what_has_two_meanings_is_refused_and_never_handed_on() {
 #[tokio::test]
 async fn what_has_one_meaning_is_handed_on_as_that() {
     let (address, seen, _folder) = start("accepted").await;
-    let length = SMUGGLED.len();
-    let sized = format!("Content-Length: {length}\r\n");
-    let chunked = format!("{length:x}\r\n{SMUGGLED}\r\n0\r\n\r\n");
-    let offer = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n";
-    let many: String = SMUGGLED.chars().map(|each| format!("1;x=\"y\"\r\n{each}\r\n")).collect();
-    let cases = [
-        post(&sized, SMUGGLED),
-        post(&format!("Content-Length: \t{length} \r\n"), SMUGGLED),
-        post(&format!("Content-Length: 000{length}\r\n"), SMUGGLED),
-        post("Transfer-Encoding: chunked\r\n", &chunked),
-        post("Transfer-Encoding: Chunked \r\n", &chunked),
-        post("Transfer-Encoding: chunked\r\n", &format!("{many}0\r\nX: y\r\nContent-Length: 0\r\nHost: b\r\n\r\n")),
-        post(&format!("{offer}{sized}"), SMUGGLED),
-        post(&format!("{offer}Transfer-Encoding: chunked\r\n"), &chunked),
-        post(&format!("{sized}Transfer_Encoding: chunked\r\n"), SMUGGLED),
-        post(&format!("{sized}Connection: content-length, host, close\r\n"), SMUGGLED),
-        post(&format!("{sized}Connection: close, transfer-encoding\r\nX-Forwarded-Prefix: /x\r\n"), SMUGGLED),
-        post(&sized, SMUGGLED).replace("HTTP/1.1\r\nHost: localhost\r\nContent", "HTTP/1.0\r\nContent"),
-        post(&sized, SMUGGLED).replace("POST /a", "GET /a"),
-        post(&sized, SMUGGLED)
-            .replace("POST /a", "DELETE http://localhost/a")
-            .replace("Host: localhost\r\nC", "Host: b\r\nC"),
-    ];
-    for sent in cases {
+    for sent in vectors("accepted") {
         let received = exchange(address, sent.as_bytes()).await;
         assert_eq!(statuses(&received), ["200"], "{sent:?}: {received}");
         let seen = std::mem::take(&mut *seen.lock().expect("no panic"));

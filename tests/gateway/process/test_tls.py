@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx2
 import pytest
 
 import serving
 from coregw import payload_cid
 from coregw.client import Client, ConnectionOptions
-from coregw.errors import InvalidInput
+from coregw.errors import InvalidInput, Unauthorized
+from coregw.gateway.access import WRITE_TOKEN_VARIABLE
 from coregw.gateway.settings import Settings
 from processes import until
 
@@ -110,9 +112,26 @@ def test_hot_and_cold_routes_are_served_by_http_2(tmp_path: Path, files: Files) 
             assert shown in ("2 200", "2 201"), path
 
 
+<<<<<<< HEAD
 def test_a_certificate_is_replaced_under_load_without_a_lost_request(tmp_path: Path, files: Files) -> None:
+=======
+def test_a_client_learns_by_http_2_why_its_long_upload_is_refused(tmp_path: Path, files: Files) -> None:
+    with (
+        serving.process(tmp_path / "data", {WRITE_TOKEN_VARIABLE: "a-token"}, **files.settings) as running,
+        Client(running.url, connection=ConnectionOptions(ca_cert=files.certificate)) as client,
+    ):
+        for _ in range(5):
+            with pytest.raises(Unauthorized):
+                client.put_payload(bytes(8 << 20))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_certificate_is_replaced_under_load_without_a_lost_request(
+    tmp_path: Path, files: Files, workers: int
+) -> None:
+>>>>>>> 28f73b3a5d9e78a86aa340d5964f1505a4c3e344
     log, ended, lost = tmp_path / "log", threading.Event(), []
-    begun = threading.Barrier(5)
+    begun = threading.Barrier(7)
 
     def ask(url: str) -> None:
         """Send requests, each on a connection of its own and on one that stays open."""
@@ -133,8 +152,27 @@ def test_a_certificate_is_replaced_under_load_without_a_lost_request(tmp_path: P
                     lost.append(repr(error))
                     return
 
+<<<<<<< HEAD
     running = serving.start(tmp_path / "data", log=log, start_new_session=True, **files.settings)
     asking = [threading.Thread(target=ask, args=(running.url,)) for _ in range(4)]
+=======
+    def ask_by_http2(url: str) -> None:
+        """The same by HTTP/2."""
+        with httpx2.Client(base_url=url, http1=False, http2=True, verify=False) as kept:
+            begun.wait(60)
+            while not ended.is_set():
+                try:
+                    with httpx2.Client(base_url=url, http1=False, http2=True, verify=False) as new:
+                        for client in (kept, new):
+                            answer = client.get("/healthz")
+                            assert (answer.status_code, answer.http_version) == (200, "HTTP/2")
+                except (httpx2.HTTPError, AssertionError) as error:
+                    lost.append(repr(error))
+                    return
+
+    running = serving.start(tmp_path / "data", log=log, start_new_session=True, workers=workers, **files.settings)
+    asking = [threading.Thread(target=each, args=(running.url,)) for each in (*[ask] * 4, *[ask_by_http2] * 2)]
+>>>>>>> 28f73b3a5d9e78a86aa340d5964f1505a4c3e344
     for thread in asking:
         thread.start()
     try:
