@@ -31,7 +31,9 @@ from figures import show
 
 KEYS, QUICK_KEYS = 100_000, 40_000
 """At least the changes of one request for each writer, who has keys of its own."""
-ROUNDS, SECONDS, QUICK_SECONDS, WARM_UP_SECONDS, TRACED_SECONDS = 3, 2.0, 0.2, 0.2, 0.3
+ROUNDS, SECONDS, QUICK_SECONDS, WARM_UP_SECONDS, TRACED_SECONDS = 3, 1.5, 0.2, 0.2, 0.3
+IDLE_SECONDS, IDLE_SHARE, MAX_IDLE_WAITS = 0.1, 0.05, 50
+"""A process that takes less than this share of a core for so long has nothing left to do in the background."""
 FLOOR_SYNCS, FLOOR_BYTES = 200, 4096
 TRACED = ("fsync", "fdatasync", "msync", "openat")
 SYNC = re.compile(r"^\d+ +(\d+\.\d+) (?:(?:fsync|fdatasync|msync)\(|openat\(.*O_D?SYNC)", re.MULTILINE)
@@ -124,17 +126,28 @@ class Running:
         return self._read()
 
     def measure(self, case: Case, seconds: float, measured: Measured) -> tuple[float, float, int]:
-        """Run a case once, and return when it began and ended, and how many changes it made."""
+        """Run a case once, and return when it began and ended, and how many changes it made.
+
+        Work in the background that it causes counts as its own, and is done before another store is measured.
+        """
         self._ask(f"{case.writers} {case.changes} {seconds}")
         began, cpu, written = time.time(), self._cpu_seconds(), self._written_bytes()
         done = self._ask("")
         ended, count = time.time(), done["changes"]
         measured.rates.append(count / done["seconds"])
         measured.changes += count
+        self._settle()
         measured.cpu_seconds += self._cpu_seconds() - cpu
         measured.written_bytes += self._written_bytes() - written
         measured.proven = self._ask("")["proof"]
         return began, ended, count
+
+    def _settle(self) -> None:
+        for _ in range(MAX_IDLE_WAITS):
+            before = self._cpu_seconds()
+            time.sleep(IDLE_SECONDS)
+            if self._cpu_seconds() - before < IDLE_SHARE * IDLE_SECONDS:
+                return
 
     def _cpu_seconds(self) -> float:
         """User and system time of all threads of the process, by the clock that Linux has for each process."""
