@@ -74,17 +74,8 @@ class Peer:
 def rust(name: str, program: str, *args: str, feature: str | None = None) -> Driver:
     """Return a driver in benches/peers/rust, which is built with the feature of its peer."""
     features = () if feature is None else ("--features", feature)
-    command = (
-        "cargo",
-        "build",
-        "--release",
-        "--quiet",
-        "--target-dir",
-        str(BUILT / "rust"),
-        "--bin",
-        program,
-        *features,
-    )
+    target = str(BUILT / "rust")
+    command = ("cargo", "build", "--release", "--quiet", "--target-dir", target, "--bin", program, *features)
     return Driver(name, Build(command, HERE / "rust"), (str(BUILT / "rust" / "release" / program), *args))
 
 
@@ -119,8 +110,6 @@ PEERS = (
     Peer(go("malt-core, KZG", "malt", "kzg"), "map", 1000.0, 1000.0, SLOW_SIZES, lookups=4, passes=1, rounds=3),
     Peer(go("malt-core, IPA", "malt", "ipa"), "map", 1000.0, 1000.0, SLOW_SIZES, lookups=4, passes=1, rounds=3),
 )
-
-
 PACKAGES = (
     *("rsc.io/tmp/mpt", "github.com/dewebprotocol/malt-core"),
     *("jmt", "nomt", "rs_merkle", "prollytree", "pymerkle"),

@@ -68,8 +68,6 @@ STORES = (
     rust("SQLite", "sqlite", feature="sqlite"),
     ROCKSDB,
 )
-
-
 PACKAGES = (
     *("github.com/codenotary/immudb", "github.com/transparency-dev/tessera"),
     *("nomt", "rusqlite", "libsqlite3-sys"),
