@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,17 +71,18 @@ class Peer:
     rounds: int = 9
 
 
-def rust(name: str, *args: str) -> Driver:
-    """Return a driver in benches/peers/rust. A peer's is built with the feature of the same name."""
-    feature = () if name == "coregw" else ("--features", name)
-    command = ("cargo", "build", "--release", "--quiet", "--target-dir", str(BUILT / "rust"), "--bin", name, *feature)
-    return Driver(name, Build(command, HERE / "rust"), (str(BUILT / "rust" / "release" / name), *args))
+def rust(name: str, program: str, *args: str, feature: str | None = None) -> Driver:
+    """Return a driver in benches/peers/rust, which is built with the feature of its peer."""
+    features = () if feature is None else ("--features", feature)
+    target = str(BUILT / "rust")
+    command = ("cargo", "build", "--release", "--quiet", "--target-dir", target, "--bin", program, *features)
+    return Driver(name, Build(command, HERE / "rust"), (str(BUILT / "rust" / "release" / program), *args))
 
 
-def go(name: str, module: str, kind: str) -> Driver:
+def go(name: str, module: str, *args: str) -> Driver:
     """Return a driver in benches/peers/go."""
     build = Build(("go", "build", "-o", str(BUILT / "go" / module), "."), HERE / "go" / module)
-    return Driver(name, build, (str(BUILT / "go" / module), kind))
+    return Driver(name, build, (str(BUILT / "go" / module), *args))
 
 
 def python(name: str) -> Driver:
@@ -92,8 +93,8 @@ def python(name: str) -> Driver:
 
 
 OURS = {
-    "map": rust("coregw", "map"),
-    "list": rust("coregw", "list"),
+    "map": rust("", "coregw", "map"),
+    "list": rust("", "coregw", "list"),
     "map from Python": Driver("", None, (sys.executable, str(HERE / "python" / "driver.py"), "coregw-map")),
     "list from Python": Driver("", None, (sys.executable, str(HERE / "python" / "driver.py"), "coregw-list")),
 }
@@ -101,13 +102,17 @@ PEERS = (
     Peer(go("mpt", "mpt", "memory"), "map", prove=2.0, verify=1.3),
     Peer(go("mpt, keys hashed", "mpt", "hashed"), "map"),
     Peer(go("mpt, on disk", "mpt", "disk"), "map", sizes=SIZES[:2]),
-    Peer(rust("jmt"), "map"),
-    Peer(rust("nomt"), "map"),
-    Peer(rust("rs_merkle"), "list"),
+    Peer(rust("jmt", "jmt", feature="jmt"), "map"),
+    Peer(rust("nomt", "nomt", feature="nomt"), "map"),
+    Peer(rust("rs_merkle", "rs_merkle", feature="rs_merkle"), "list"),
     Peer(python("prollytree"), "map from Python", sizes=SIZES[:2], lookups=200, passes=2, rounds=5),
     Peer(python("pymerkle"), "list from Python", sizes=SIZES[:2], lookups=200, passes=2, rounds=5),
     Peer(go("malt-core, KZG", "malt", "kzg"), "map", 1000.0, 1000.0, SLOW_SIZES, lookups=4, passes=1, rounds=3),
     Peer(go("malt-core, IPA", "malt", "ipa"), "map", 1000.0, 1000.0, SLOW_SIZES, lookups=4, passes=1, rounds=3),
+)
+PACKAGES = (
+    *("rsc.io/tmp/mpt", "github.com/dewebprotocol/malt-core"),
+    *("jmt", "nomt", "rs_merkle", "prollytree", "pymerkle"),
 )
 
 
@@ -218,15 +223,14 @@ def picture(figures: report.Report) -> None:
         figures.chart(f"{what} one key: the peer's time / coregw's", "x", {"coregw": 1.0, **ordered}, better="lower")
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of the peers from their lock files."""
-    names = {peer.driver.command[0].rpartition("/")[2] for peer in PEERS}
+def versions(names: Collection[str]) -> dict[str, str]:
+    """Return the versions of these packages from the lock files of the drivers; Go modules have their whole paths."""
     crates = tomllib.loads((HERE / "rust" / "Cargo.lock").read_text())["package"]
-    found = {crate["name"]: crate["version"] for crate in crates if crate["name"] in names}
-    for path in (HERE / "go").glob("*/go.mod"):
-        found |= re.findall(r"^\s(\S*/(?:mpt|malt-core)) (\S+)$", path.read_text(), re.MULTILINE)
-    found |= re.findall(r"^(\S+)==(\S+)$", (HERE / "python" / "requirements.txt").read_text(), re.MULTILINE)
-    return found
+    found = [(crate["name"], crate["version"]) for crate in crates]
+    for path in sorted((HERE / "go").glob("*/go.mod")):
+        found += re.findall(r"^(?:require )?\s*(\S+) (v\S+)$", path.read_text(), re.MULTILINE)
+    found += re.findall(r"^(\S+)==(\S+)$", (HERE / "python" / "requirements.txt").read_text(), re.MULTILINE)
+    return {name: version for name, version in found if name in names}
 
 
 def main() -> None:
@@ -237,7 +241,7 @@ def main() -> None:
         report.arguments(__doc__),
         ("Random hex keys; CPU time of one thread; medians of alternating rounds.",),
     )
-    figures.versions = versions()
+    figures.versions = versions(PACKAGES)
     fewer = 1 if figures.run == "full" else FEWER_PASSES
     for driver in OURS.values():
         build(driver)

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+from rich.table import Table
+
 Better = Literal["lower", "higher"]
 
 
@@ -55,6 +57,26 @@ class Headline:
     against: str
     """What it is to be compared with, such as the floor that no implementation is below; may be empty."""
     against_value: float | None
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A table of a run's values."""
+
+    columns: list[str]
+    rows: list[list[str]]
+
+    def table(self) -> Table:
+        """Return it for a terminal."""
+        table = Table(*self.columns)
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+    def markdown(self) -> str:
+        """Return it for a page."""
+        head = [f"| {' | '.join(self.columns)} |", "|---" * len(self.columns) + "|"]
+        return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in self.rows)]) + "\n"
 
 
 @dataclass

@@ -21,7 +21,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -31,7 +31,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from figures import Bars, Better, Curve, Curves, Figure, Headline, is_met, quantity, show
+from figures import Bars, Better, Curve, Curves, Figure, Headline, Listing, is_met, quantity, show
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RECORDED, SCRATCH = REPOSITORY / "docs" / "benchmarks", REPOSITORY / "target" / "benchmarks"
@@ -46,8 +46,8 @@ and compared with what, is described in [benches/README.md](../../benches/README
 [profiling.md](profiling.md).
 
 A value without a unit is a ratio of two sides of one run, which its row names. Below each picture are the figures that
-have a bar: an upper (≤) or lower (≥) bound. Times and rates, which are meaningful for one machine only, are in
-the pictures or printed by the bench; a few of them are in the table of the [README](../../README.md#figures).
+have a bar: an upper (≤) or lower (≥) bound. Times and rates, which are meaningful for one machine only, are in the
+pictures, in tables, or printed by the bench; a few of them are in the table of the [README](../../README.md#figures).
 """
 
 
@@ -83,6 +83,7 @@ class Report:
         self.panels: dict[str, Curves] = {}
         self.charts: list[Bars] = []
         self.headlines: list[Headline] = []
+        self.listing: Listing | None = None
         self.versions: dict[str, str] = {}
         self.skipped: dict[str, str] = {}
 
@@ -117,6 +118,10 @@ class Report:
         """Add a row to the table of figures in the README, which shows it with the date and the machine."""
         self.headlines.append(Headline(what, value, unit, against, against_value))
 
+    def rows(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Show a table below the picture, of values that are meaningful together on the machine of the run."""
+        self.listing = Listing(list(columns), [list(row) for row in rows])
+
     def chart(
         self, title: str, unit: str, bars: Mapping[str, float], *, better: Better, floors: Collection[str] = ()
     ) -> None:
@@ -137,7 +142,8 @@ class Report:
     def finish(self) -> None:
         """Print the table, and write the record and the picture."""
         skipped = [f"not measured: {series}: {reason}" for series, reason in self.skipped.items()]
-        Console(width=None if sys.stdout.isatty() else 140).print(self.table(), *self.notes, *skipped, sep="\n")
+        tables = [self.table(), *([] if self.listing is None else [self.listing.table()])]
+        Console(width=None if sys.stdout.isatty() else 140).print(*tables, *self.notes, *skipped, sep="\n")
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{self.name}.json"
         record = json.loads(path.read_text()) if path.exists() else {}
@@ -194,6 +200,8 @@ class Report:
         }
         context = machine() | self.versions
         record = {"context": context, "notes": self.notes, "skipped": self.skipped, "figures": figures}
+        if self.listing is not None:
+            record["listing"] = asdict(self.listing)
         headlines = [{**asdict(headline), "value": float(f"{headline.value:.4g}")} for headline in self.headlines]
         return record | ({"headlines": headlines} if headlines else {})
 
@@ -213,6 +221,8 @@ def gallery(folder: Path) -> str:
         rows = [_row(key, figure) for key, figure in full["figures"].items() if "bar" in figure]
         if rows:
             parts.append("\n".join(["| what | value | bar |", "|---|---|---|", *rows]) + "\n")
+        if "listing" in full:
+            parts.append(Listing(**full["listing"]).markdown())
     return "\n".join(parts)
 
 

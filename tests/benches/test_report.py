@@ -105,6 +105,19 @@ def test_gallery_shows_full_runs_with_their_bars(run: report.Report, tmp_path: P
     assert rows == ["| a peer: ratio | 1.5 | ≥ 2, **missed** |", "| time | 2 ms | ≤ 2 |"]
 
 
+def test_rows_are_printed_and_shown_on_the_page(
+    run: report.Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run.rows(["store", "changes/s"], [["one", "12"], ["another", "3.4"]])
+    assert re.search(r"another +│ 3\.4 ", finished(run, capsys))
+    record = json.loads((tmp_path / "sample.json").read_text())
+    record["runs"]["full"] = record["runs"].pop("quick")
+    (tmp_path / "sample.json").write_text(json.dumps(record))
+    (tmp_path / "sample.svg").write_text("<svg/>")
+    table = "| store | changes/s |\n|---|---|\n| one | 12 |\n| another | 3.4 |\n"
+    assert report.gallery(tmp_path).endswith(f"\n\n{table}")
+
+
 def test_recorded_gallery_is_up_to_date() -> None:
     assert (report.RECORDED / "README.md").read_text("utf-8") == report.gallery(report.RECORDED)
 

@@ -112,9 +112,6 @@ def test_hot_and_cold_routes_are_served_by_http_2(tmp_path: Path, files: Files) 
             assert shown in ("2 200", "2 201"), path
 
 
-<<<<<<< HEAD
-def test_a_certificate_is_replaced_under_load_without_a_lost_request(tmp_path: Path, files: Files) -> None:
-=======
 def test_a_client_learns_by_http_2_why_its_long_upload_is_refused(tmp_path: Path, files: Files) -> None:
     with (
         serving.process(tmp_path / "data", {WRITE_TOKEN_VARIABLE: "a-token"}, **files.settings) as running,
@@ -125,11 +122,7 @@ def test_a_client_learns_by_http_2_why_its_long_upload_is_refused(tmp_path: Path
                 client.put_payload(bytes(8 << 20))
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_certificate_is_replaced_under_load_without_a_lost_request(
-    tmp_path: Path, files: Files, workers: int
-) -> None:
->>>>>>> 28f73b3a5d9e78a86aa340d5964f1505a4c3e344
+def test_a_certificate_is_replaced_under_load_without_a_lost_request(tmp_path: Path, files: Files) -> None:
     log, ended, lost = tmp_path / "log", threading.Event(), []
     begun = threading.Barrier(7)
 
@@ -152,10 +145,6 @@ def test_a_certificate_is_replaced_under_load_without_a_lost_request(
                     lost.append(repr(error))
                     return
 
-<<<<<<< HEAD
-    running = serving.start(tmp_path / "data", log=log, start_new_session=True, **files.settings)
-    asking = [threading.Thread(target=ask, args=(running.url,)) for _ in range(4)]
-=======
     def ask_by_http2(url: str) -> None:
         """The same by HTTP/2."""
         with httpx2.Client(base_url=url, http1=False, http2=True, verify=False) as kept:
@@ -170,9 +159,8 @@ def test_a_certificate_is_replaced_under_load_without_a_lost_request(
                     lost.append(repr(error))
                     return
 
-    running = serving.start(tmp_path / "data", log=log, start_new_session=True, workers=workers, **files.settings)
+    running = serving.start(tmp_path / "data", log=log, start_new_session=True, **files.settings)
     asking = [threading.Thread(target=each, args=(running.url,)) for each in (*[ask] * 4, *[ask_by_http2] * 2)]
->>>>>>> 28f73b3a5d9e78a86aa340d5964f1505a4c3e344
     for thread in asking:
         thread.start()
     try:

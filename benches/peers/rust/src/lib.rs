@@ -1,5 +1,7 @@
 //! Driver for peers written in Rust, and for coregw itself, run by benches/bench_peers.py.
 
+pub mod writes;
+
 use std::hint::black_box;
 use std::io::{self, BufRead, Write};
 use std::ops::Range;
