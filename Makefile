@@ -126,6 +126,7 @@ servers := cluster nginx stores
 define servers_stores
 COREGW_TEST_SERVERS=required $(BIN)/python -m pytest tests/store/test_postgres_contract.py tests/store/test_postgres_failover.py \
 	tests/store/test_postgres_servers.py tests/store/test_postgres_traps.py tests/store/test_postgres_guides.py \
+	tests/store/test_postgres_clock.py \
 	tests/gateway/process/test_shared_store.py tests/upkeep/test_copy.py tests/upkeep/test_working_store.py \
 	tests/client/test_static_bucket.py tests/cluster tests/test_deploy.py $(call rest,$(servers))
 COREGW_TEST_SERVERS=required $(BIN)/python tests/helpers/on_servers.py $(call rest,$(servers)) $(addprefix tests/gateway/routes/test_, \
