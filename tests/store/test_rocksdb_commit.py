@@ -83,7 +83,7 @@ async def test_rows_and_payloads_are_not_visible_before_they_are_durable(
     store: RocksStore, database: ControlledDatabase
 ) -> None:
     name = multihash_of(b"data")
-    threads = store.blocking()
+    threads = store.thread_calls()
     cases: list[tuple[Coroutine[Any, Any, object], list[Callable[[], Awaitable[object]]]]] = [
         (
             put_roots(store, [b"root"]),
@@ -259,7 +259,7 @@ async def test_each_write_of_a_batch_has_an_outcome_and_all_share_a_sync(
     syncs = database.syncs
     payloads = [(multihash_of(data), data) for data in (b"one", b"", b"one")]
     puts = [a_put(b"a", requires=[b"held"]), a_put(b"b", requires=[b"absent"]), a_put(b"c")]
-    outcomes = await asyncio.to_thread(store.blocking().write, payloads, puts, [[b"held", b"absent"], []])
+    outcomes = await asyncio.to_thread(store.thread_calls().write, payloads, puts, [[b"held", b"absent"], []])
     assert database.syncs <= syncs + 2  # the renewals, which a full disk allows, may come in a batch of their own
     assert outcomes.payloads == [None, None, None]
     assert [type(each) for each in outcomes.puts] == [int, RootNotFound, int]
@@ -273,7 +273,7 @@ async def test_a_root_that_is_held_with_a_value_that_is_not_replaced_is_renewed(
     def value(root: bytes, value: bytes) -> Put:
         return Put({Table.ROOTS: [(root, value)]}, (), None)
 
-    write = store.blocking().write
+    write = store.thread_calls().write
     await asyncio.to_thread(write, [], [value(b"whole", b"whole"), value(b"lost", b"incomplete")], [])
     puts = [
         a_put(b"whole", requires=[b"absent"], replaces=[b"incomplete"]),
@@ -293,7 +293,7 @@ async def test_a_full_disk_refuses_what_needs_room_and_allows_renewals(
     await put_roots(store, [b"held"])
     database.free = 0
     payload = (multihash_of(b"data"), b"data")
-    outcomes = await asyncio.to_thread(store.blocking().write, [payload], [a_put(b"a")], [[b"held"]])
+    outcomes = await asyncio.to_thread(store.thread_calls().write, [payload], [a_put(b"a")], [[b"held"]])
     assert [type(each) for each in [*outcomes.payloads, *outcomes.puts]] == [StorageFull, StorageFull]
     assert outcomes.renewals == [[0]]
     assert not any(await are_held(store, [b"a"]))
@@ -313,14 +313,14 @@ async def test_a_row_that_cannot_be_read_fails_only_the_write_that_reads_it(
     monkeypatch.setattr(database, "get", get)
     payload = (multihash_of(b"data"), b"data")
     puts = [a_put(b"a", requires=[b"damaged"]), a_put(b"b", requires=[b"held"])]
-    outcomes = await asyncio.to_thread(store.blocking().write, [payload], puts, [[b"damaged"], [b"held"]])
+    outcomes = await asyncio.to_thread(store.thread_calls().write, [payload], puts, [[b"damaged"], [b"held"]])
     assert outcomes.payloads == [None]
     assert [type(each) for each in outcomes.puts] == [StoreDamaged, int]
     assert [type(each) for each in outcomes.renewals] == [StoreDamaged, list]
 
 
 async def test_a_closed_store_refuses_a_batch(store: RocksStore) -> None:
-    write = store.blocking().write
+    write = store.thread_calls().write
     await store.close()
     outcomes = await asyncio.to_thread(write, [(multihash_of(b"data"), b"data")], [a_put(b"a")], [[b"a"]])
     assert all(isinstance(each, Unavailable) for group in outcomes for each in group)

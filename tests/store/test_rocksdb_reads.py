@@ -136,8 +136,8 @@ async def test_threads_read_small_payloads_with_their_sizes(tmp_path: Path) -> N
             async with store.begin_payload() as writer:
                 await writer.write(data)
                 await writer.commit(name)
-        found = await asyncio.to_thread(store.blocking().find_payloads, [*names, b"\x12\x20" + bytes(32)], 100)
-        read = store.blocking().read_payload
+        found = await asyncio.to_thread(store.thread_calls().find_payloads, [*names, b"\x12\x20" + bytes(32)], 100)
+        read = store.thread_calls().read_payload
         long, size = bytes(range(256)) * (CHUNK_BYTES // 128 + 1), 2 * CHUNK_BYTES + 256
         name = b"\x12\x20" + hashlib.sha256(long).digest()
         async with store.begin_payload() as writer:

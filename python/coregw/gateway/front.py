@@ -51,7 +51,7 @@ from coregw.gateway.listener import UPSTREAM_IDLE_SECONDS, serving
 from coregw.gateway.logs import log_hot_request
 from coregw.gateway.tracing import is_traced
 from coregw.store import Store
-from coregw.store.protocol import BlockingStore, GuidedStore, Put, Stored, Table, ThreadStore, WriteOutcomes
+from coregw.store.protocol import GuidedStore, Put, Stored, Table, ThreadCalls, ThreadStore, WriteOutcomes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -279,7 +279,7 @@ _KINDS: Final[Mapping[_Kind, tuple[type[CoregwError], ...]]] = {
 def _write_of(store: Store, loop: asyncio.AbstractEventLoop) -> _Write:
     """Return what writes a batch to a store, for threads."""
     if isinstance(store, ThreadStore):
-        blocking = store.blocking()
+        blocking = store.thread_calls()
         return lambda batch: blocking.write(batch.payloads, list(map(_put_of, batch.trees)), batch.renewals)
     return lambda batch: asyncio.run_coroutine_threadsafe(_write_batch(store, batch), loop).result()
 
@@ -345,7 +345,7 @@ def _visit_of(store: Store, small: int, loop: asyncio.AbstractEventLoop) -> _Vis
 
     if not isinstance(store, ThreadStore):
         return lambda batch: on_loop(_visit(store, batch, small))
-    blocking = store.blocking()
+    blocking = store.thread_calls()
 
     def visit(batch: ReadBatch) -> _Found:
         return _Found(
@@ -364,7 +364,7 @@ def _are_complete(rows: Sequence[bytes | None]) -> list[bool | None]:
     return [None if row is None else row != INCOMPLETE for row in rows]
 
 
-def _sizes(blocking: BlockingStore, names: Sequence[bytes]) -> list[int | None]:
+def _sizes(blocking: ThreadCalls, names: Sequence[bytes]) -> list[int | None]:
     found = blocking.find_payloads(names, -1) if names else []
     return [None if each is None else each[0] for each in found]
 

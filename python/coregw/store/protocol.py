@@ -14,7 +14,6 @@ __all__ = [
     "CHUNK_BYTES",
     "MAX_PAYLOADS_BYTES",
     "MAX_PUT_BYTES",
-    "BlockingStore",
     "Guide",
     "GuidedStore",
     "PayloadWriter",
@@ -22,6 +21,7 @@ __all__ = [
     "Store",
     "Stored",
     "Table",
+    "ThreadCalls",
     "ThreadStore",
     "WriteOutcomes",
     "check_listing",
@@ -363,7 +363,7 @@ class WriteOutcomes(NamedTuple):
     renewals: list[list[int | None] | CoregwError]
 
 
-class BlockingStore(Protocol):
+class ThreadCalls(Protocol):
     """Calls of a store for threads without an event loop: what the hot routes of a gateway need. Raises as `Store`."""
 
     def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -402,7 +402,7 @@ class BlockingStore(Protocol):
 class ThreadStore(Store, Protocol):
     """A store that threads can use without a visit of its event loop."""
 
-    def blocking(self) -> BlockingStore:
+    def thread_calls(self) -> ThreadCalls:
         """Return the calls for threads."""
 
 

@@ -35,6 +35,9 @@ const MAX_IDLE: usize = 64;
 const BUFFER_BYTES: usize = 64 << 10;
 /// How long the server may take to answer a request whose body is cut off by what came before: its client may still read.
 const EARLY_ANSWER: Duration = Duration::from_secs(1);
+/// How long the server may take to accept a connection when others wait for that, and how often it is tried again.
+const FULL_QUEUE: Duration = Duration::from_secs(10);
+const FULL_QUEUE_PAUSE: Duration = Duration::from_millis(10);
 /// Fields that concern one connection only (RFC 9110 section 7.6.1), and Expect, which the front meets itself.
 const HOP_BY_HOP: [HeaderName; 9] = [
     header::CONNECTION,
@@ -152,7 +155,16 @@ impl Upstream {
     }
 
     async fn connect(&self) -> io::Result<Link> {
-        let stream = UnixStream::connect(&self.path).await?;
+        let until = Instant::now() + FULL_QUEUE;
+        let stream = loop {
+            match UnixStream::connect(&self.path).await {
+                // Its queue of connections is full, as many streams of HTTP/2 may need one at once.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
+                    sleep(FULL_QUEUE_PAUSE).await;
+                }
+                found => break found?,
+            }
+        };
         let mut builder = http1::Builder::new();
         let handshake = builder.max_buf_size(BUFFER_BYTES).handshake(TokioIo::new(Pipe(stream)));
         let (sender, connection) = handshake.await.map_err(io::Error::other)?;

@@ -63,9 +63,9 @@ pub struct Written {
 
 /// A write, and who waits for it.
 enum Write {
-    Payload { name: Multihash, bytes: Bytes, waiting: Waiting<()> },
-    Trees { trees: NewTrees, waiting: Waiting<(u64, Account)> },
-    Renewal { roots: Vec<RootCid>, waiting: Waiting<Vec<bool>> },
+    Payload { name: Multihash, bytes: Bytes, waiting: Awaiting<()> },
+    Trees { trees: NewTrees, waiting: Awaiting<(u64, Account)> },
+    Renewal { roots: Vec<RootCid>, waiting: Awaiting<Vec<bool>> },
 }
 
 impl Write {
@@ -87,18 +87,18 @@ impl Write {
 }
 
 /// Who waits for a write, and the memory that is counted until its end, also if nobody does.
-struct Waiting<T> {
+struct Awaiting<T> {
     reply: ReplyTo<T>,
     account: Option<Account>,
 }
 
-impl<T> Waiting<T> {
+impl<T> Awaiting<T> {
     fn end(self, outcome: Result<T, Failure>) {
         let _ = self.reply.send(outcome); // its client may have left
     }
 }
 
-impl Waiting<(u64, Account)> {
+impl Awaiting<(u64, Account)> {
     fn end_trees(mut self, outcome: Result<u64, Failure>) {
         let outcome = outcome.and_then(|now| Ok((now, self.account.take().ok_or(Failure::Internal)?)));
         self.end(outcome);
@@ -108,9 +108,9 @@ impl Waiting<(u64, Account)> {
 /// Those who wait for a batch, in its order.
 #[derive(Default)]
 struct Waiters {
-    payloads: Vec<Waiting<()>>,
-    trees: Vec<Waiting<(u64, Account)>>,
-    renewals: Vec<Waiting<Vec<bool>>>,
+    payloads: Vec<Awaiting<()>>,
+    trees: Vec<Awaiting<(u64, Account)>>,
+    renewals: Vec<Awaiting<Vec<bool>>>,
 }
 
 #[derive(Default)]
@@ -137,7 +137,7 @@ impl Writes {
     /// Writes a payload; the reply comes when it is durable. `account` counts its memory until then.
     pub fn put(&self, name: Multihash, bytes: Bytes, account: Account) -> Reply<()> {
         let (to, written) = reply();
-        self.add(Write::Payload { name, bytes, waiting: Waiting { reply: to, account: Some(account) } });
+        self.add(Write::Payload { name, bytes, waiting: Awaiting { reply: to, account: Some(account) } });
         written
     }
 
@@ -145,14 +145,14 @@ impl Writes {
     /// which counts their memory until then.
     pub fn store(&self, trees: NewTrees, account: Account) -> Reply<(u64, Account)> {
         let (to, written) = reply();
-        self.add(Write::Trees { trees, waiting: Waiting { reply: to, account: Some(account) } });
+        self.add(Write::Trees { trees, waiting: Awaiting { reply: to, account: Some(account) } });
         written
     }
 
     /// Dates roots as if they were stored now; the reply is which of them are held.
     pub fn renew(&self, roots: Vec<RootCid>) -> Reply<Vec<bool>> {
         let (to, written) = reply();
-        self.add(Write::Renewal { roots, waiting: Waiting { reply: to, account: None } });
+        self.add(Write::Renewal { roots, waiting: Awaiting { reply: to, account: None } });
         written
     }
 
@@ -219,9 +219,9 @@ impl Writes {
             Ok(written) => (written, Failure::Internal),
             Err(failure) => (Written::default(), failure),
         };
-        end_all(waiters.payloads, written.payloads, &failure, Waiting::end);
-        end_all(waiters.trees, written.trees, &failure, Waiting::end_trees);
-        end_all(waiters.renewals, written.renewals, &failure, Waiting::end);
+        end_all(waiters.payloads, written.payloads, &failure, Awaiting::end);
+        end_all(waiters.trees, written.trees, &failure, Awaiting::end_trees);
+        end_all(waiters.renewals, written.renewals, &failure, Awaiting::end);
     }
 
     /// Ends the queue: what waits fails, and further writes do. What was taken goes on.

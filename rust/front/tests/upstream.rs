@@ -4,6 +4,7 @@
 use std::convert::Infallible;
 use std::net::{Shutdown, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -31,7 +32,7 @@ const SOON: Duration = Duration::from_secs(30);
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const OLD_GET: &[u8] = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
 
-struct Through(std::sync::Arc<Upstream>);
+struct Through(Arc<Upstream>);
 
 impl Service for Through {
     async fn answer(&self, request: Request<Arriving>, client: Option<SocketAddr>) -> Response<Answer> {
@@ -44,6 +45,7 @@ impl Service for Through {
 
 /// A front before a server that a test plays.
 struct Running {
+    server: Arc<Server<Through>>,
     address: SocketAddr,
     listener: UnixListener,
     folder: PathBuf,
@@ -66,8 +68,9 @@ async fn start_with(name: &str, rules: Rules) -> Running {
     let server = Server::new(Through(Upstream::new(folder.join("socket"), SOON)), rules);
     let tcp = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = tcp.local_addr().expect("an address");
-    tokio::spawn(async move { server.serve(vec![Listener::Tcp(tcp)], std::future::pending(), SOON).await });
-    Running { address, listener, folder }
+    let serving = Arc::clone(&server);
+    tokio::spawn(async move { serving.serve(vec![Listener::Tcp(tcp)], std::future::pending(), SOON).await });
+    Running { server, address, listener, folder }
 }
 
 impl Running {
@@ -311,6 +314,29 @@ async fn without_an_answer_the_gateway_is_unavailable() {
     let mut client = running.connect(GET).await;
     client.shutdown().await.expect("it is open");
     assert_unavailable(&everything(client).await.0);
+}
+
+#[tokio::test]
+async fn a_server_that_has_not_accepted_the_last_connections_yet_is_waited_for() {
+    let running = start("queue").await;
+    SockRef::from(&running.listener).listen(0).expect("a shorter queue");
+    let path = running.folder.join("socket");
+    let first = UnixStream::connect(&path).await.expect("a place in the queue");
+    assert!(UnixStream::connect(&path).await.is_err(), "the queue is full");
+    let mut client = running.connect(GET).await;
+    let beginning = async {
+        while running.server.figures().requests == 0 {
+            tokio::task::yield_now().await; // it connects in the poll that begins it
+        }
+    };
+    timeout(SOON, beginning).await.expect("it begins");
+    drop(first);
+    running.listener.accept().await.expect("the first");
+    let mut stream = running.accept().await;
+    stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok").await.expect("it is read");
+    let mut received = [0; 15];
+    timeout(SOON, client.read_exact(&mut received)).await.expect("an answer").expect("all of it");
+    assert_eq!(&received, b"HTTP/1.1 200 OK");
 }
 
 fn assert_unavailable(received: &str) {

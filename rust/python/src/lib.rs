@@ -20,6 +20,8 @@ mod list;
 mod map;
 mod path;
 mod payload;
+#[cfg(unix)]
+mod queues;
 mod results;
 mod signals;
 mod sorting;
@@ -80,7 +82,7 @@ mod _core {
     use crate::folders::upload::{FolderLines, FolderUpload, PayloadBatch};
     #[cfg(unix)]
     #[pymodule_export]
-    use crate::front::{Certificate, Front, Listener, Proxies, StoreReads, StoreWrites};
+    use crate::front::{Certificate, Front, Listener, Proxies};
     #[pymodule_export]
     use crate::http::{
         Origins, entity_bytes, is_loopback, is_media_type, negotiate, precondition_status, select_range,
@@ -93,6 +95,9 @@ mod _core {
     use crate::path::encode_key;
     #[pymodule_export]
     use crate::payload::{PayloadCheck, PayloadHasher, codec_code, is_linkless, payload_cid, payload_matches};
+    #[cfg(unix)]
+    #[pymodule_export]
+    use crate::queues::{StoreReads, StoreWrites};
     #[pymodule_export]
     use crate::results::{
         check_json, read_verdict, resolve_verdict, verify_diff, verify_map_proof, verify_read, verify_resolve,

@@ -26,7 +26,7 @@ from coregw.store.rocksdb.reader import Reader
 __all__ = [
     "RocksPayloadWriter",
     "RocksPayloads",
-    "Upload",
+    "ShortPayload",
     "chunk_size",
     "find_small",
     "payload_row",
@@ -70,9 +70,9 @@ class RocksPayloads:
         self._reader.require_open()
         return await _submit_chunks(self._committer, self._dates, self.uploads(payloads))
 
-    def uploads(self, payloads: Sequence[tuple[bytes, bytes]]) -> list[Upload]:
+    def uploads(self, payloads: Sequence[tuple[bytes, bytes]]) -> list[ShortPayload]:
         """Return payloads with new upload ids. For any thread."""
-        return [Upload(self._new_id(), multihash, data) for multihash, data in payloads]
+        return [ShortPayload(self._new_id(), multihash, data) for multihash, data in payloads]
 
     def _new_id(self) -> bytes:
         return upload_id(self._committer.epoch, next(self._counter))
@@ -148,7 +148,7 @@ class RocksPayloads:
 
 
 def find_small(database: Database, multihashes: Sequence[bytes], most: int) -> list[tuple[int, bytes | None] | None]:
-    """Read payloads of at most `most` bytes, and the sizes of others, as `BlockingStore.find_payloads`."""
+    """Read payloads of at most `most` bytes, and the sizes of others, as `ThreadCalls.find_payloads`."""
     rows = _decoded(multihashes, database.get(Family.PAYLOADS, multihashes))
     small = [(key, row) for key, row in zip(multihashes, rows, strict=True) if row is not None and row.size <= most]
     payloads = iter(_get_whole(database, [key for key, _ in small], [row for _, row in small]))
@@ -161,7 +161,7 @@ def find_small(database: Database, multihashes: Sequence[bytes], most: int) -> l
 
 
 def read_part(database: Database, multihash: bytes, start: int, end: int) -> bytes:
-    """Read a part of a payload, as `BlockingStore.read_payload`."""
+    """Read a part of a payload, as `ThreadCalls.read_payload`."""
     check_range(start, end)
     number = start // CHUNK_BYTES
     row, chunk = _find(database, multihash, number)
@@ -180,7 +180,7 @@ def read_part(database: Database, multihash: bytes, start: int, end: int) -> byt
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-class Upload(NamedTuple):
+class ShortPayload(NamedTuple):
     """A payload of at most one chunk that is stored at once.
 
     Attributes:
@@ -194,7 +194,7 @@ class Upload(NamedTuple):
     data: bytes
 
 
-def _submit_chunks(committer: Committer, dates: Dates, uploads: Sequence[Upload]) -> asyncio.Future[list[bool]]:
+def _submit_chunks(committer: Committer, dates: Dates, uploads: Sequence[ShortPayload]) -> asyncio.Future[list[bool]]:
     """Queue payloads in one atomic batch; the result is which of them are newly stored."""
 
     def put(transaction: Transaction) -> list[bool]:
@@ -205,17 +205,17 @@ def _submit_chunks(committer: Committer, dates: Dates, uploads: Sequence[Upload]
     )
 
 
-def payload_row(upload: Upload) -> RowKey:
+def payload_row(upload: ShortPayload) -> RowKey:
     """The row that `put_chunk` reads."""
     return RowKey(Family.PAYLOADS, upload.multihash)
 
 
-def chunk_size(upload: Upload) -> int:
+def chunk_size(upload: ShortPayload) -> int:
     """The approximate number of bytes that `put_chunk` writes."""
     return len(upload.data) + _ROW_BYTES
 
 
-def put_chunk(transaction: Transaction, dates: Dates, upload: Upload) -> bool:
+def put_chunk(transaction: Transaction, dates: Dates, upload: ShortPayload) -> bool:
     """Write a payload; return whether it is newly stored."""
     upload_id, multihash, data = upload
     row = payload_row(upload)
@@ -318,7 +318,9 @@ class RocksPayloadWriter(ChunkWriter):
 
     async def _finish(self, last: bytes, multihash: bytes) -> bool:
         if not self._sent:
-            (is_new,) = await _submit_chunks(self._committer, self._dates, [Upload(self._upload, multihash, last)])
+            (is_new,) = await _submit_chunks(
+                self._committer, self._dates, [ShortPayload(self._upload, multihash, last)]
+            )
             return is_new
         self._multihash = multihash
         payload = RowKey(Family.PAYLOADS, multihash)

@@ -279,8 +279,8 @@ class RocksStore:
 
     # --- the store as a whole -----------------------------------------------------------------------------------------
 
-    def blocking(self) -> RocksBlockingStore:
-        return RocksBlockingStore(self._database, self._committer, self._dates, self._payloads)
+    def thread_calls(self) -> RocksThreadCalls:
+        return RocksThreadCalls(self._database, self._committer, self._dates, self._payloads)
 
     def collect(self, grace_seconds: float) -> RocksCollection:
         return RocksCollection(self._reader, self._committer, self._dates, grace_seconds)
@@ -366,8 +366,8 @@ class RocksStore:
                 self._database.close()
 
 
-class RocksBlockingStore:
-    """`coregw.store.protocol.BlockingStore` of a `RocksStore`.
+class RocksThreadCalls:
+    """`coregw.store.protocol.ThreadCalls` of a `RocksStore`.
 
     Args:
         database: The database.
