@@ -119,8 +119,8 @@ pub struct Driver {
     loading: Slots,
     long: Slots,
     changes: Semaphore,
-    short_threads: Semaphore,
-    long_threads: Semaphore,
+    short_threads: Arc<Semaphore>,
+    long_threads: Arc<Semaphore>,
     jobs: AtomicUsize,
 }
 
@@ -140,7 +140,7 @@ impl Driver {
     /// A driver without queries.
     pub fn new(cache: Arc<PageCache>, reads: Arc<Reads>, limits: DriverLimits) -> Self {
         let [loading, long] = [MAX_LOADING, limits.long_queries].map(Slots::new);
-        let [short_threads, long_threads] = [(); 2].map(|()| Semaphore::new(limits.threads.max(1)));
+        let [short_threads, long_threads] = [(); 2].map(|()| Arc::new(Semaphore::new(limits.threads.max(1))));
         let changes = Semaphore::new(MAX_CHANGES);
         Self { cache, reads, limits, loading, long, changes, short_threads, long_threads, jobs: AtomicUsize::new(0) }
     }
@@ -362,11 +362,17 @@ impl Driver {
 
     async fn on_thread<T: Send + 'static>(
         &self,
-        threads: &Semaphore,
+        threads: &Arc<Semaphore>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Problem> {
         let _job = Counted::new(&self.jobs, usize::MAX);
-        let _thread = threads.acquire().await.map_err(|_| Problem::internal())?;
+        let thread = Arc::clone(threads).acquire_owned().await.map_err(|_| Problem::internal())?;
+        let work = move || {
+            // The thread is taken until the work has ended, also if its client leaves: a client that resets one stream after
+            // the other would have any number of calls in the pool.
+            let _thread = thread;
+            work()
+        };
         spawn_blocking(work).await.map_err(|_| Problem::internal())
     }
 

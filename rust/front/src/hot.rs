@@ -128,11 +128,24 @@ impl HotRoutes {
         self.whole(body, client, limit).await
     }
 
+    /// Reads a body, and waits until its client may have another answer in memory.
     async fn whole(&self, body: Arriving, client: Option<IpAddr>, limit: usize) -> Result<(Bytes, Account), Problem> {
-        let (mut account, connection) = (self.budget.account(client), Arc::clone(body.connection()));
+        let connection = Arc::clone(body.connection());
+        let (body, account) = self.whole_of_short(body, client, limit).await?;
+        room(&connection).await;
+        Ok((body, account))
+    }
+
+    /// Reads the body of a request whose answer is short: all payloads that a client sends at once may share a sync.
+    async fn whole_of_short(
+        &self,
+        body: Arriving,
+        client: Option<IpAddr>,
+        limit: usize,
+    ) -> Result<(Bytes, Account), Problem> {
+        let mut account = self.budget.account(client);
         let body = read_whole(body, limit, &mut account).await?;
         self.counts.add_body(body.len());
-        room(&connection).await;
         Ok((body, account))
     }
 
@@ -314,7 +327,7 @@ impl HotRoutes {
         check_payload(content_type.as_deref(), coding.as_deref())?;
         let codec = Codec::parse(given.get("codec").unwrap_or("raw")).map_err(Problem::of)?;
         let function = Function::from_name(given.get("hash").unwrap_or("sha2-256")).map_err(Problem::of)?;
-        let (body, account) = self.whole(body, client, self.limits.payload).await?;
+        let (body, account) = self.whole_of_short(body, client, self.limits.payload).await?;
         let cid = payload::cid(&body, codec, function).map_err(Problem::of)?;
         if cid.identity().is_none() {
             let written = self.writes.put(cid.multihash().to_vec(), body, account);

@@ -162,14 +162,15 @@ async fn what_does_not_fit_is_refused_and_nothing_is_written() {
         let got = writable.gateway.post(&format!("/v1/roots/{root}/mutations"), &request.to_string()).await;
         assert_eq!(got.outcome(), (outcome.0, outcome.1.to_owned()), "{request} {got:?}");
     }
-    let target = format!("/v1/roots/{base}/mutations");
+    let (target_cid, target) = (target(1), format!("/v1/roots/{base}/mutations"));
     let typed = [("content-type", "text/plain")];
     let body = fitting.to_string();
     let got = writable.gateway.send("POST", &target, &typed, body.as_bytes()).await;
     assert_eq!(got.outcome(), (415, "unsupported_media_type".to_owned()));
     let got = writable.gateway.post(&format!("{target}?prove=true"), &body).await;
     assert_eq!(got.outcome(), (400, "invalid_request".to_owned()));
-    let got = writable.gateway.post("/v1/roots", "{\"arcs\":{\"a//b\":\"x\"}}").await;
+    let arcs = json!({"arcs": {"a//b": target_cid.text()}});
+    let got = writable.gateway.post("/v1/roots", &arcs.to_string()).await;
     assert_eq!(got.outcome(), (400, "invalid_path".to_owned()));
     assert_eq!(writable.written(), []);
 }

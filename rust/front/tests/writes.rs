@@ -13,9 +13,14 @@ use coregw_front::gateway::Writers;
 use coregw_front::peers::Proxies;
 use coregw_front::reads::Failure;
 use coregw_front::writes::{NewTrees, SHORT_PAYLOAD_BYTES, WriteBatch, Writes, Written};
+use http::Request;
+use http_body_util::Full;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 #[path = "support/gateway.rs"]
 mod gateway;
@@ -211,4 +216,35 @@ async fn a_payload_whose_client_leaves_while_it_waits_is_stored() {
     let mut answer = Vec::new();
     client.read_to_end(&mut answer).await.expect("an answer");
     assert!(answer.starts_with(b"HTTP/1.1 201 "), "a half-closed client is answered");
+}
+
+#[tokio::test]
+async fn payloads_that_a_client_of_http_2_sends_at_once_wait_together() {
+    const STREAMS: usize = 40;
+    let gateway = start(Stored::default(), Options { is_read_only: false, ..Options::default() }).await;
+    let stream = TcpStream::connect(gateway.address).await.expect("a connection");
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.expect("HTTP/2");
+    tokio::spawn(connection);
+    let send = |number: usize| {
+        let mut sender = sender.clone();
+        let body = Full::new(Bytes::from(number.to_string()));
+        let request = Request::post("http://localhost/v1/cas").body(body).expect("a request");
+        tokio::spawn(async move { sender.send_request(request).await.map(|answer| answer.status().as_u16()) })
+    };
+    let answers: Vec<_> = (0..STREAMS).map(send).collect();
+    let writes = Arc::clone(&gateway.writes);
+    let taking = spawn_blocking(move || {
+        let (mut batches, mut count) = (Vec::new(), 0);
+        while count < STREAMS {
+            let Some(batch) = writes.next() else { break };
+            count += batch.payloads.len();
+            batches.push(batch);
+        }
+        batches
+    });
+    let batches = timeout(gateway::SOON, taking).await.expect("all of them wait, none is answered").expect("no panic");
+    batches.iter().for_each(|batch| gateway.writes.done(batch.id, all(batch, &Ok(()))));
+    for answer in answers {
+        assert_eq!(answer.await.expect("no panic").expect("an answer"), 201);
+    }
 }
