@@ -4,10 +4,12 @@
 //! panics: PyO3 would raise them as a `BaseException`, which `except Exception` does not catch.
 
 use std::any::Any;
+use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use core::{InputCode, Missing};
 use coregw_core as core;
+use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -114,4 +116,14 @@ pub fn settle<T>(outcome: std::thread::Result<core::Result<T>>) -> PyResult<T> {
         Ok(result) => result.map_err(exception),
         Err(panic) => Err(of_panic(&*panic)),
     }
+}
+
+/// Calls a function with the GIL released. A panic becomes a `CoregwError`.
+pub(crate) fn guarded<T: Send>(py: Python<'_>, task: impl FnOnce() -> T + Send) -> PyResult<T> {
+    py.detach(|| catch_unwind(AssertUnwindSafe(task))).map_err(|panic| of_panic(&*panic))
+}
+
+/// A `ValueError` for an argument.
+pub(crate) fn refused(what: &str, value: &dyn Display) -> PyErr {
+    PyValueError::new_err(format!("{what}: {value} is not valid"))
 }

@@ -1,11 +1,9 @@
 //! The front of a gateway: sockets, and the server on them.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -29,7 +27,7 @@ use coregw_front::proxy::{Application, Upstream};
 use coregw_front::server::{self, Rules, Server};
 use coregw_front::tls::Tls;
 use coregw_front::writes::{SHORT_CHANGE_BYTES, SHORT_PAYLOAD_BYTES};
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use tokio::runtime::Builder;
@@ -38,7 +36,7 @@ use tokio::sync::watch;
 use crate::convert::BytesLike;
 use crate::engine::cache::PageCache;
 use crate::engine::operation::for_each;
-use crate::errors::{invalid, of_panic};
+use crate::errors::{guarded, invalid, refused};
 use crate::queues::{StoreReads, StoreWrites, digest_of};
 use crate::tuples;
 
@@ -95,10 +93,6 @@ impl Listener {
 
 fn os_error(error: &io::Error) -> PyErr {
     PyOSError::new_err((error.raw_os_error(), error.to_string()))
-}
-
-pub(crate) fn refused(what: &str, value: &dyn Display) -> PyErr {
-    PyValueError::new_err(format!("{what}: {value} is not valid"))
 }
 
 /// The addresses that many clients share, so that no limit per address applies to them.
@@ -170,11 +164,6 @@ impl Certificate {
 
 fn unusable(error: &io::Error) -> PyErr {
     invalid(InputCode::InvalidRequest, error.to_string())
-}
-
-/// Calls the front with the GIL released. A panic becomes a `CoregwError`.
-pub(crate) fn guarded<T: Send>(py: Python<'_>, task: impl FnOnce() -> T + Send) -> PyResult<T> {
-    py.detach(|| catch_unwind(AssertUnwindSafe(task))).map_err(|panic| of_panic(&*panic))
 }
 
 /// The limits of a front: a `FrontLimits`.

@@ -12,7 +12,7 @@ use pyo3::types::PyBytes;
 
 use crate::convert::{BytesLike, Items};
 use crate::engine::cache::{PageCache, root_bytes};
-use crate::front::{guarded, refused};
+use crate::errors::{guarded, refused};
 use crate::tuples;
 
 /// What hot requests read from a store: a queue, from which threads of the caller take batches.
