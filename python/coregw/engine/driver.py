@@ -23,7 +23,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from coregw._core import Cid, Need, Operation, PageCache
 from coregw.concurrency import finish
-from coregw.engine.pages import COMPLETE, INCOMPLETE, GuidedPages, PageReads
+from coregw.engine.pages import INCOMPLETE, GuidedPages, PageReads, put_guided, put_of_trees
 from coregw.engine.scheduling import (
     MAX_KEPT_QUERIES,
     MAX_LOADING_QUERIES,
@@ -295,11 +295,9 @@ class Driver:
         if incomplete := [Cid(root).text for root in requires if self._is_incomplete(root)]:
             names = ", ".join(incomplete)
             raise StoreDamaged(f"{names} has lost pages, so nothing can be based on it before it is healed")
-        rows = (
-            {Table.PAGES: pages, Table.ROOTS: [(root, COMPLETE) for root in roots]} if roots else {Table.PAGES: pages}
-        )
         try:
-            now = await self._guided.put(rows, bool(roots), requires, operation.since)
+            put = put_of_trees(pages, roots, requires, operation.since)
+            now = await put_guided(self._store, put, durable=bool(roots))
             operation.since = operation.since or now
             self._incomplete.difference_update(roots)
         except RootNotFound as error:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -44,6 +44,7 @@ __all__ = [
     "GuidedPages",
     "PageReads",
     "put_guided",
+    "put_of_trees",
 ]
 
 MAX_IN_FLIGHT: Final = 2
@@ -217,7 +218,7 @@ class PageReads:
 
 
 class GuidedPages:
-    """The pages of a store that may keep guides: put with their guides, and read on the paths to keys.
+    """The pages of a store that may keep guides, read on the paths to keys.
 
     Args:
         store: The store.
@@ -225,19 +226,8 @@ class GuidedPages:
     """
 
     def __init__(self, store: Store, page_reads: PageReads) -> None:
-        self._store = store
         self._guided = store if isinstance(store, GuidedStore) else None
         self._page_reads = page_reads
-
-    async def put(
-        self,
-        rows: Mapping[Table, Sequence[tuple[bytes, bytes]]],
-        durable: bool,
-        requires: Sequence[bytes],
-        since: int | None,
-    ) -> int:
-        """Put rows as `coregw.store.Store.put`, with guides of the pages if the store keeps them."""
-        return await put_guided(self._store, Put(rows, requires, since), durable=durable)
 
     def lookahead(self, operation: Operation, roots: Sequence[bytes]) -> dict[bytes, list[bytes]]:
         """Return what an operation will look for in the trees of roots, if the store can find the pages on the paths.
@@ -285,6 +275,20 @@ class GuidedPages:
         except CoregwError:
             return {}
         return {digest: page for digest, page in zip(digests, pages, strict=True) if page is not None}
+
+
+def put_of_trees(
+    pages: Sequence[tuple[bytes, bytes]],
+    roots: Sequence[bytes],
+    requires: Sequence[bytes],
+    since: int | None,
+    replaces: Collection[bytes] | None = None,
+) -> Put:
+    """Return a put of pages, and of the records of roots whose trees are complete then."""
+    rows: dict[Table, Sequence[tuple[bytes, bytes]]] = {Table.PAGES: pages}
+    if roots:
+        rows[Table.ROOTS] = [(root, COMPLETE) for root in roots]
+    return Put(rows, requires, since, replaces)
 
 
 async def put_guided(store: Store, put: Put, *, durable: bool) -> int:

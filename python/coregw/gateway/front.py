@@ -35,7 +35,7 @@ from coregw._core import (
     WriteBatch,
 )
 from coregw.concurrency import beside, usable_cores
-from coregw.engine.pages import COMPLETE, INCOMPLETE, put_guided
+from coregw.engine.pages import INCOMPLETE, put_guided, put_of_trees
 from coregw.errors import (
     ERROR_CODES,
     CoregwError,
@@ -119,8 +119,8 @@ async def serve_front(
         front = _new_front(gateway, reads, writes, headers, path, write_token, hot=hot)
         loop = asyncio.get_running_loop()
         visit = _visit_of(engine.store, reads.small_payload_bytes, loop)
-        writers = 1 if isinstance(engine.store, ThreadStore) else _REMOTE_WRITERS
-        readers, writers = (limits.store_threads, writers) if hot else (0, 0)
+        readers = limits.store_threads if hot else 0
+        writers = 0 if not hot else 1 if isinstance(engine.store, ThreadStore) else _REMOTE_WRITERS
         pool = stack.enter_context(ThreadPoolExecutor(readers + writers + 2, "coregw-front"))
         helpers = [loop.run_in_executor(pool, _read_store, reads, visit) for _ in range(readers)]
         write = _write_of(engine.store, loop)
@@ -285,10 +285,7 @@ def _write_of(store: Store, loop: asyncio.AbstractEventLoop) -> _Write:
 
 
 def _put_of(trees: NewTrees) -> Put:
-    rows: dict[Table, list[tuple[bytes, bytes]]] = {Table.PAGES: trees.pages}
-    if trees.roots:
-        rows[Table.ROOTS] = [(root, COMPLETE) for root in trees.roots]
-    return Put(rows, trees.requires, trees.since, replaces=(INCOMPLETE,))
+    return put_of_trees(*trees, replaces=(INCOMPLETE,))
 
 
 async def _write_batch(store: Store, batch: WriteBatch) -> WriteOutcomes:

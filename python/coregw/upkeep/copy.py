@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from coregw._core import Cid, page_links
-from coregw.engine.pages import COMPLETE, INCOMPLETE, GuidedPages, PageReads
+from coregw.engine.pages import COMPLETE, INCOMPLETE, put_guided, put_of_trees
 from coregw.engine.records import (
     CHECKPOINTS,
     LOG,
@@ -78,7 +78,6 @@ class Transfer:
     ) -> None:
         self._source = source
         self._destination = destination
-        self._guided = GuidedPages(destination, PageReads(destination))
         self._table = table
         self._report = report
         self.held = held
@@ -208,7 +207,7 @@ class Transfer:
         for number, page in enumerate(pages, 1):
             batch.append(page)
             if number == len(pages) or sum(len(each) for _, each in batch) >= MAX_PUT_BYTES // 2:
-                now = await self._guided.put({Table.PAGES: batch}, False, (), self._since)
+                now = await put_guided(self._destination, put_of_trees(batch, (), (), self._since), durable=False)
                 self._since = self._since or now
                 batch = []
         self.pages += len(pages)

@@ -44,7 +44,9 @@ const SHORT: Duration = Duration::from_millis(1);
 const LONGEST_SLICE: Duration = Duration::from_millis(16);
 /// A poll on a thread for work has this many times the budget of one on the thread of a connection.
 const BUDGET_FACTOR: u64 = 4;
-/// A change may visit so many times the nodes of a query: the first commitment to a fixed list checks all of it.
+/// A byte of the request of a change is as much work as so many of a query: each coordinate is a walk, hashes and new pages.
+const CHANGE_FACTOR: usize = 64;
+/// A change may visit so many times the nodes of a query, and one for each byte of its request: the first commitment to a fixed list checks all of it.
 const CHANGE_NODES_FACTOR: u64 = 16;
 /// Changes of over a millisecond in progress. So many share a sync of the store.
 const MAX_CHANGES: usize = 16;
@@ -241,10 +243,10 @@ impl Driver {
         &self,
         writes: &Writes,
         account: Account,
-        weight: usize,
+        request_bytes: usize,
         start: impl FnOnce() -> Result<Operation, Problem> + Send + 'static,
     ) -> Result<Vec<u8>, Problem> {
-        let nodes = CHANGE_NODES_FACTOR * self.limits.max_nodes + weight as u64;
+        let nodes = CHANGE_NODES_FACTOR * self.limits.max_nodes + request_bytes as u64;
         let start = move || {
             start().inspect(|operation| {
                 operation.limit_nodes(nodes);
@@ -252,11 +254,8 @@ impl Driver {
             })
         };
         let mut change = Change::new(self, writes, account);
-        let began = Instant::now();
-        let (mut operation, mut progress, mut busy) = if weight <= MAX_WEIGHT_HERE {
-            let mut operation = start()?;
-            let progress = operation.poll(self.limits.node_budget).map_err(Problem::of)?;
-            (operation, progress, began.elapsed())
+        let (mut operation, mut progress, mut busy) = if CHANGE_FACTOR * request_bytes <= MAX_WEIGHT_HERE {
+            self.poll_here(start()?)?
         } else {
             let budget = self.limits.node_budget * BUDGET_FACTOR;
             change.in_time(self.on_thread(&self.short_threads, move || poll_for(start()?, budget, SHORT))).await??
@@ -276,14 +275,9 @@ impl Driver {
             change.meet(&mut operation, need).await?;
             let took;
             (operation, progress, took) = if on_thread {
-                let most = if slot.is_some() { busy.clamp(SHORT, LONGEST_SLICE) } else { SHORT };
-                let threads = if slot.is_some() { &self.long_threads } else { &self.short_threads };
-                let budget = self.limits.node_budget * BUDGET_FACTOR;
-                change.in_time(self.on_thread(threads, move || poll_for(operation, budget, most))).await??
+                change.in_time(self.poll_on_thread(operation, busy, slot.is_some())).await?
             } else {
-                let began = Instant::now();
-                let progress = operation.poll(self.limits.node_budget).map_err(Problem::of)?;
-                (operation, progress, began.elapsed())
+                self.poll_here(operation)?
             };
             busy += took;
         }
@@ -323,26 +317,40 @@ impl Driver {
             is_here &= need != Need::Budget || slot_to_run.is_none();
             let on_thread = !is_here || need == Need::Budget;
             self.meet(&mut operation, need).await?;
-            let progress = if on_thread {
-                let most = if slot_to_run.is_some() { busy.clamp(SHORT, LONGEST_SLICE) } else { SHORT };
-                let threads = if slot_to_run.is_some() { &self.long_threads } else { &self.short_threads };
-                let budget = self.limits.node_budget * BUDGET_FACTOR;
-                let work = move || poll_for(operation, budget, most);
-                let (polled, progress, took) = self.on_thread(threads, work).await??;
-                operation = polled;
-                busy += took;
-                progress
+            let has_slot = slot_to_run.is_some();
+            let (operation, progress, took) = if on_thread {
+                self.poll_on_thread(operation, busy, has_slot).await?
             } else {
-                let began = Instant::now();
-                let progress = operation.poll(self.limits.node_budget).map_err(Problem::of)?;
-                busy += began.elapsed();
-                progress
+                self.poll_here(operation)?
             };
+            busy += took;
             match progress {
                 Progress::Done(response) => return Ok(response),
                 Progress::Needs(need) => begun = Begun { operation, need, busy },
             }
         }
+    }
+
+    /// Polls on the thread of the connection; also returns how long that took.
+    fn poll_here(&self, mut operation: Operation) -> Result<(Operation, Progress, Duration), Problem> {
+        let began = Instant::now();
+        let progress = operation.poll(self.limits.node_budget).map_err(Problem::of)?;
+        Ok((operation, progress, began.elapsed()))
+    }
+
+    /// Polls on a thread for work: for long work if the operation, which has run for `busy`, has a slot.
+    async fn poll_on_thread(
+        &self,
+        operation: Operation,
+        busy: Duration,
+        has_slot: bool,
+    ) -> Result<(Operation, Progress, Duration), Problem> {
+        let (threads, most) = match has_slot {
+            true => (&self.long_threads, busy.clamp(SHORT, LONGEST_SLICE)),
+            false => (&self.short_threads, SHORT),
+        };
+        let budget = self.limits.node_budget * BUDGET_FACTOR;
+        self.on_thread(threads, move || poll_for(operation, budget, most)).await?
     }
 
     /// Begins a query on a thread for short work: the response, or what it waits for.

@@ -27,7 +27,7 @@ use crate::driver::Driver;
 use crate::hot::{BodyLimits, HotRoutes, REQUEST_ID};
 use crate::problem::Error;
 use crate::problem::{Codes, Problem};
-use crate::requests::is_json;
+use crate::requests::check_json;
 use crate::routes::{self, Hot, Route};
 use crate::server::{Answer, Service};
 use crate::writes::Writes;
@@ -225,8 +225,7 @@ impl<C: Service> Service for Gateway<C> {
 
 /// Whether a body is JSON, or has no type.
 fn has_json(headers: &HeaderMap) -> bool {
-    let given = field(headers, &CONTENT_TYPE);
-    given.is_none_or(|given| given.is_empty() || is_json(&given))
+    check_json(field(headers, &CONTENT_TYPE).as_deref(), None).is_ok()
 }
 
 /// What is counted of an answer, besides its size.

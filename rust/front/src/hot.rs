@@ -37,8 +37,6 @@ const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream")
 const MULTIPROOF_FACTOR: usize = 4;
 const BATCH_FACTOR: usize = 64;
 const VERIFY_FACTOR: usize = 4;
-/// The same of a change: each coordinate is a walk, hashes and new pages.
-const CHANGE_FACTOR: usize = 64;
 /// Payloads that are looked up at once.
 const CONCURRENT_LOOK_UPS: usize = 4096;
 
@@ -369,9 +367,9 @@ impl HotRoutes {
         account: Account,
         start: impl FnOnce(Arc<coregw_core::PageCache>, &[u8]) -> coregw_core::Result<Operation> + Send + 'static,
     ) -> Result<Response<Answer>, Problem> {
-        let (cache, weight) = (Arc::clone(&self.driver().cache), CHANGE_FACTOR * request.len());
+        let (cache, bytes) = (Arc::clone(&self.driver().cache), request.len());
         let start = move || start(cache, &request).map_err(Problem::of);
-        let mut response = typed(self.driver().change(&self.writes, account, weight, start).await?, JSON);
+        let mut response = typed(self.driver().change(&self.writes, account, bytes, start).await?, JSON);
         *response.status_mut() = StatusCode::CREATED;
         Ok(response)
     }

@@ -27,9 +27,7 @@ __all__ = [
     "RocksPayloadWriter",
     "RocksPayloads",
     "ShortPayload",
-    "chunk_size",
     "find_small",
-    "payload_row",
     "put_chunk",
     "read_part",
 ]
@@ -68,11 +66,11 @@ class RocksPayloads:
         """See `coregw.store.Store.put_payloads`."""
         check_payload_sizes(payloads)
         self._reader.require_open()
-        return await _submit_chunks(self._committer, self._dates, self.uploads(payloads))
+        return await _submit_chunks(self._committer, self._dates, [self.upload(*each) for each in payloads])
 
-    def uploads(self, payloads: Sequence[tuple[bytes, bytes]]) -> list[ShortPayload]:
-        """Return payloads with new upload ids. For any thread."""
-        return [ShortPayload(self._new_id(), multihash, data) for multihash, data in payloads]
+    def upload(self, multihash: bytes, data: bytes) -> ShortPayload:
+        """Return a payload with a new upload id. For any thread."""
+        return ShortPayload(self._new_id(), multihash, data)
 
     def _new_id(self) -> bytes:
         return upload_id(self._committer.epoch, next(self._counter))
@@ -193,6 +191,16 @@ class ShortPayload(NamedTuple):
     multihash: bytes
     data: bytes
 
+    @property
+    def row(self) -> RowKey:
+        """The row that `put_chunk` reads."""
+        return RowKey(Family.PAYLOADS, self.multihash)
+
+    @property
+    def size(self) -> int:
+        """The approximate number of bytes that `put_chunk` writes."""
+        return len(self.data) + _ROW_BYTES
+
 
 def _submit_chunks(committer: Committer, dates: Dates, uploads: Sequence[ShortPayload]) -> asyncio.Future[list[bool]]:
     """Queue payloads in one atomic batch; the result is which of them are newly stored."""
@@ -200,25 +208,14 @@ def _submit_chunks(committer: Committer, dates: Dates, uploads: Sequence[ShortPa
     def put(transaction: Transaction) -> list[bool]:
         return [put_chunk(transaction, dates, upload) for upload in uploads]
 
-    return committer.submit(
-        put, reads=[payload_row(upload) for upload in uploads], size=sum(map(chunk_size, uploads)), durable=True
-    )
-
-
-def payload_row(upload: ShortPayload) -> RowKey:
-    """The row that `put_chunk` reads."""
-    return RowKey(Family.PAYLOADS, upload.multihash)
-
-
-def chunk_size(upload: ShortPayload) -> int:
-    """The approximate number of bytes that `put_chunk` writes."""
-    return len(upload.data) + _ROW_BYTES
+    size = sum(each.size for each in uploads)
+    return committer.submit(put, reads=[each.row for each in uploads], size=size, durable=True)
 
 
 def put_chunk(transaction: Transaction, dates: Dates, upload: ShortPayload) -> bool:
     """Write a payload; return whether it is newly stored."""
     upload_id, multihash, data = upload
-    row = payload_row(upload)
+    row = upload.row
     dates.date_payload(transaction, multihash)
     if transaction.get(row) is not None:
         return False

@@ -27,9 +27,7 @@ from coregw.store.rocksdb.layout import EPOCH_KEY, TIME_KEY, Family, RowKey
 from coregw.store.rocksdb.payloads import (
     RocksPayloads,
     RocksPayloadWriter,
-    chunk_size,
     find_small,
-    payload_row,
     put_chunk,
     read_part,
 )
@@ -418,9 +416,8 @@ class RocksThreadCalls:
         )
 
     def _payload_write(self, payload: tuple[bytes, bytes]) -> _Write:
-        (upload,) = self._payloads.uploads([payload])
-        put = partial(put_chunk, dates=self._dates, upload=upload)
-        return _Write(put, [payload_row(upload)], chunk_size(upload), durable=True)
+        upload = self._payloads.upload(*payload)
+        return _Write(partial(put_chunk, dates=self._dates, upload=upload), [upload.row], upload.size, durable=True)
 
     def _put_write(self, put: Put) -> _Write:
         action, durable = partial(self._dates.put_rows, put=put), put.is_durable
