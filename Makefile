@@ -47,7 +47,7 @@ groups := audit bench dev docs files ipfs openapi release stores
 pip_compile = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links
 # Installs into the environment of an interpreter, in the versions of requirements.lock and with its hashes.
-pip_install = $(BIN)/uv pip install --quiet --require-hashes --constraint requirements.lock --python $(1)
+pip_install = $(BIN)/uv pip install --quiet --compile-bytecode --require-hashes --constraint requirements.lock --python $(1)
 
 .PHONY: help
 help: ## list the targets
@@ -74,6 +74,7 @@ $(VENV)/.built: $(VENV)/.locked pyproject.toml Cargo.toml Cargo.lock $(rust_sour
 	@echo "building the extension (a minute or two the first time)"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation \
 		--config-settings=build-args="--locked" --editable .
+	@$(BIN)/python -m compileall -q python/coregw
 	@touch $@
 
 # The requirements of a dependency group, for the targets that need it.

@@ -61,10 +61,10 @@ class Server:
     """A server in a process of its own."""
 
     def __init__(self, command: Sequence[str], environment: dict[str, str] | None = None) -> None:
+        env = os.environ | (environment or {})
+        env.pop("PYTHONDONTWRITEBYTECODE", None)  # a start is not that of the compiler
         began = time.perf_counter()
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | (environment or {})
-        )
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if "http://" not in line:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterable, Mapping
@@ -193,6 +194,7 @@ def serve_command(
     Settings come from a configuration file; COREGW_* environment variables override it, and options override both. On
     SIGINT or SIGTERM, or when its terminal is closed, requests in flight finish, and the store is closed.
     """
+    gc.disable()  # loading modules makes no garbage; `run` enables it when it serves
     settings = _chosen_settings(**options, assignments=assignments, as_json=as_json)
     if adopt:
         _adopt(settings)

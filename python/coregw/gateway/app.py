@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from litestar import Litestar
@@ -186,7 +187,7 @@ def _compose(
         *([admin_router()] if policy.has_operators else []),
     ]
     app = Application(rules, handlers, lifespan=lifespan)
-    app.state["openapi"] = build_document(app)
+    app.state["openapi"] = cache(partial(build_document, app))  # few ask for it
     return app
 
 

@@ -60,4 +60,5 @@ def limit_collector() -> None:
     """
     gc.collect()  # what is garbage now would be kept forever
     gc.freeze()
+    gc.enable()  # `coregw serve` loads without it
     gc.set_threshold(_YOUNG_THRESHOLD, *gc.get_threshold()[1:])

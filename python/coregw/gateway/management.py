@@ -13,12 +13,12 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 from litestar import Request, Router, route
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from coregw import __version__
 from coregw._core import Origins, Proxies
@@ -35,7 +35,7 @@ from coregw.gateway.front import serve_front
 from coregw.gateway.limits.machine import MANAGEMENT_BYTES, Limits
 from coregw.gateway.listener import listen_for_clients, serving, url_of
 from coregw.gateway.maintenance import Management
-from coregw.gateway.metrics import Sample, Sums, expose, number, request_samples
+from coregw.gateway.metrics import CONTENT_TYPE, Sample, Sums, expose, number, request_samples
 from coregw.gateway.openapi import MANAGEMENT, build_document
 from coregw.gateway.replies import Reply
 from coregw.gateway.requests import query_parameters
@@ -65,7 +65,7 @@ async def metrics(request: Request[Any, Any, Any]) -> Reply:
     sums.add(await _store_samples(management))
     sums.add(await _state_samples(management))
     text = await asyncio.to_thread(expose, sums)
-    return Reply(text, media_type=CONTENT_TYPE_PLAIN_0_0_4, headers={"Cache-Control": "no-store"})
+    return Reply(text, media_type=CONTENT_TYPE, headers={"Cache-Control": "no-store"})
 
 
 async def _store_samples(management: Management) -> list[Sample]:
@@ -178,5 +178,6 @@ def create_management_app(
         *(restricted if policy.has_operators else []),
     ]
     app = Application(rules, handlers)
-    app.state.update(gateway=management.gateway, management=management, openapi=build_document(app, MANAGEMENT))
+    document = cache(partial(build_document, app, MANAGEMENT))
+    app.state.update(gateway=management.gateway, management=management, openapi=document)
     return app

@@ -192,9 +192,9 @@ def _read(folder: str, name: str, *, gzipped: bool) -> _File:
     opt={DESCRIPTION: Description("This document.", answer="application/json")},
 )
 async def openapi_document(request: Request[Any, Any, Any]) -> Reply:
-    """``GET`` and ``HEAD /openapi.json``: what `coregw.gateway.openapi` built when the gateway started."""
+    """``GET`` and ``HEAD /openapi.json``: what `coregw.gateway.openapi` builds for the first one who asks."""
     query_parameters(request.scope)
-    return json_reply(request.app.state["openapi"])
+    return json_reply(request.app.state["openapi"]())
 
 
 handlers: Final = (openapi_document,)
