@@ -19,6 +19,7 @@ from coregw.store.rocksdb import CACHE_BYTES, RocksStore
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.directory import require_working_disk
 from coregw.store.rocksdb.layout import Family
+from coregw.store.rocksdb.options import LEVEL_0_FILES
 from coregw.store.rocksdb.rows import Gate
 from rocksdb_support import (
     are_held,
@@ -297,20 +298,20 @@ async def test_writes_resume_in_the_same_process_when_files_can_grow_again(tmp_p
 async def test_a_damaged_sst_ends_compactions_and_neither_writes_nor_starts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    values = [random_bytes(200, i) for i in range(9)]
+    values = [random_bytes(200, i) for i in range(3 + 2 * LEVEL_0_FILES)]
     for i in range(3):
         async with opened("rocksdb", tmp_path) as store:
             await put_until_accepted(store, b"key %02d" % i, values[i])
     assert flip_bit_in_ssts(tmp_path, values[0]) == 1
-    for start in (3, 6):
+    for start in (3, 3 + LEVEL_0_FILES):
         async with opened("rocksdb", tmp_path) as store:
             assert isinstance(store, RocksStore)
-            for i in range(start, start + 3):
+            for i in range(start, start + LEVEL_0_FILES):
                 await put_until_accepted(store, b"key %02d" % i, values[i])
                 with suppress(StoreDamaged, Unavailable):
                     await store.flush()
             await put_until_accepted(store, b"last", b"value")
-            for i in range(1, start + 3):
+            for i in range(1, start + LEVEL_0_FILES):
                 assert await store.get(Table.RECORDS, [b"key %02d" % i]) == [values[i]]
             with pytest.raises(StoreDamaged):
                 await store.get(Table.RECORDS, [b"key 00"])

@@ -34,7 +34,8 @@ async def _peak(path: Path, count: int) -> int:
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-    assert (result.payloads, result.payloads_removed) == (count, count // 2)
+    assert result.payloads == count
+    assert 0 <= count // 2 - result.payloads_removed <= count // 1000  # false positives of the filter
     return peak
 
 

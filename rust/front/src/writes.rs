@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use coregw_core::{Digest, RootCid};
@@ -22,6 +23,9 @@ const MAX_BATCH_BYTES: usize = 1 << 20;
 const MAX_BATCH_WRITES: usize = 1024;
 /// How many writes may wait.
 const MAX_WAITING: usize = 16_384;
+/// Which part of the time of a batch the next one may wait for the clients of both: clients that send one write after the
+/// other would otherwise form two groups, each with a sync of its own.
+const GATHERING_PART: f32 = 0.25;
 
 /// What is written at once.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -119,19 +123,30 @@ struct WriteQueue {
     is_closed: bool,
     waiting: VecDeque<Write>,
     in_progress: HashMap<u64, Waiters>,
+    /// When the batch in progress was taken, if there is one alone.
+    taken_at: Option<Instant>,
+    /// How many writes the next batch waits for, and how long.
+    gathering: (usize, Duration),
+    /// How many writes the thread that waits waits for.
+    wanted: usize,
 }
 
 /// The writes to one store.
-#[derive(Default)]
 pub struct Writes {
     state: Mutex<WriteQueue>,
     arrived: Condvar,
+    gathering_part: f32,
 }
 
 impl Writes {
     /// A queue without writes.
     pub fn new() -> Arc<Self> {
-        Arc::default()
+        Self::gathering(GATHERING_PART)
+    }
+
+    /// A queue whose batches wait for others during this part of the time of the batch before, at most.
+    pub fn gathering(part: f32) -> Arc<Self> {
+        Arc::new(Writes { state: Mutex::default(), arrived: Condvar::new(), gathering_part: part })
     }
 
     /// Writes a payload; the reply comes when it is durable. `account` counts its memory until then.
@@ -163,8 +178,11 @@ impl Writes {
             MAX_WAITING.. => Failure::Unavailable(format!("the store does not keep up: {MAX_WAITING} writes wait")),
             _ => {
                 state.waiting.push_back(write);
+                let is_enough = state.waiting.len() >= state.wanted;
                 drop(state);
-                self.arrived.notify_one();
+                if is_enough {
+                    self.arrived.notify_one();
+                }
                 return;
             }
         };
@@ -175,7 +193,13 @@ impl Writes {
     /// Waits for writes, and takes those that wait, up to a size; None after [`Writes::close`]. For any number of threads.
     pub fn next(&self) -> Option<WriteBatch> {
         let mut state = self.lock();
-        while state.waiting.is_empty() {
+        loop {
+            if !state.waiting.is_empty() && state.in_progress.is_empty() {
+                state = self.gather(state); // others may take what is there meanwhile
+            }
+            if !state.waiting.is_empty() {
+                break;
+            }
             if state.is_closed {
                 return None;
             }
@@ -202,6 +226,7 @@ impl Writes {
                 }
             }
         }
+        state.taken_at = state.in_progress.is_empty().then(Instant::now);
         state.last_id += 1;
         batch.id = state.last_id;
         state.in_progress.insert(batch.id, waiters);
@@ -211,10 +236,27 @@ impl Writes {
         Some(batch)
     }
 
+    /// Waits a moment for as many writes as the last batch and those that have come during it.
+    fn gather<'a>(&'a self, mut state: MutexGuard<'a, WriteQueue>) -> MutexGuard<'a, WriteQueue> {
+        let (count, pause) = std::mem::take(&mut state.gathering);
+        state.wanted = count;
+        let is_missing = |state: &mut WriteQueue| !state.is_closed && state.waiting.len() < count;
+        let waited = self.arrived.wait_timeout_while(state, pause, is_missing);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.wanted = 0;
+        state
+    }
+
     /// Says what became of a batch, or why nothing is known to be written. An unknown batch is ignored; a write without an
     /// outcome has failed.
     pub fn done(&self, batch: u64, outcome: Result<Written, Failure>) {
-        let Some(waiters) = self.lock().in_progress.remove(&batch) else { return };
+        let mut state = self.lock();
+        let Some(waiters) = state.in_progress.remove(&batch) else { return };
+        if let Some(taken_at) = state.taken_at.take() {
+            let count = waiters.payloads.len() + waiters.trees.len() + waiters.renewals.len() + state.waiting.len();
+            state.gathering = (count.min(MAX_BATCH_WRITES), taken_at.elapsed().mul_f32(self.gathering_part));
+        }
+        drop(state);
         let (written, failure) = match outcome {
             Ok(written) => (written, Failure::Internal),
             Err(failure) => (Written::default(), failure),

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
 use coregw_core::Digest;
@@ -69,6 +70,32 @@ async fn what_waits_shares_a_batch_also_when_its_client_has_left() {
     writes.done(batch.id, Err(Failure::Full("no room".to_owned())));
     assert_eq!(later.found().await, Err(Failure::Full("no room".to_owned())));
     assert_eq!(budget.held(), 0);
+}
+
+#[tokio::test]
+async fn a_batch_waits_for_as_many_writes_as_were_in_progress_and_no_longer_than_the_queue_lives() {
+    let (writes, budget) = (Writes::gathering(1e6), budget());
+    let put = |name| writes.put(vec![name], Bytes::from_static(b"payload"), held(&budget, 7));
+    let next = || {
+        let writes = writes.clone();
+        thread::spawn(move || writes.next())
+    };
+    let _alone = put(1);
+    let batch = writes.next().expect("nothing was in progress before");
+    let _meanwhile = put(2);
+    thread::sleep(Duration::from_millis(1)); // the next one may wait a thousand seconds
+    writes.done(batch.id, all(&batch, &Ok(())));
+    let taken = next();
+    let _again = put(3);
+    let batch = taken.join().expect("no panic").expect("two wait");
+    assert_eq!(names(&batch), [2, 3]);
+    thread::sleep(Duration::from_millis(1));
+    writes.done(batch.id, all(&batch, &Ok(())));
+    let taken = next();
+    let failed = put(4);
+    writes.close();
+    assert_eq!(taken.join().expect("no panic"), None);
+    assert!(matches!(failed.found().await, Err(Failure::Unavailable(_))));
 }
 
 #[tokio::test]

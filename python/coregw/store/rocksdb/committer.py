@@ -1,14 +1,14 @@
-"""The committer: one thread that groups the writes of many tasks into few batches and fewer syncs (group commit).
+"""The committer groups the writes of many tasks into few batches and fewer syncs (group commit).
 
 Requests are taken from a queue in order, as many as are waiting, up to a size. Their writes form one atomic batch; if
-any of them must be durable, one sync follows for all. Nothing else writes, so a request may read a row and write
-depending on its value (compare-and-set) without a lock. ``docs/decisions/0011`` gives the reasons and measurements.
+any of them must be durable, one sync follows for all. One thread at a time does so: that of the committer, or one that
+has writes of its own (`Committer.commit`). Nothing else writes, so a request may read a row and write depending on its
+value (compare-and-set). ``docs/decisions/0011`` gives the reasons and measurements.
 """
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import logging
 import queue
 import re
@@ -16,6 +16,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -27,7 +28,7 @@ from coregw.store.rocksdb.options import WriteStalled
 from coregw.store.rocksdb.rows import Write
 from coregw.telemetry import Histogram
 
-__all__ = ["MAX_WAITING", "CommitFigures", "Committer", "Outage", "Transaction"]
+__all__ = ["MAX_WAITING", "CommitFigures", "Committer", "Outage", "Request", "Transaction"]
 
 _log = logging.getLogger(__name__)
 
@@ -106,7 +107,7 @@ class CommitFigures:
 
     Attributes:
         sync_nanoseconds: Times of syncs.
-        group_requests: Requests that shared a commit.
+        group_requests: Writes that shared a commit.
         failures: Commits that failed, other than by lack of room.
     """
 
@@ -183,20 +184,37 @@ class Transaction:
 
 
 @dataclass(slots=True, eq=False)
-class _Request:
+class Request:
+    """A request for writes.
+
+    Attributes:
+        action: Runs in the thread that writes and must be quick.
+        reads: The rows that it may `Transaction.get`; those of a whole group are read in one batch.
+        size: The approximate number of bytes it writes; 0 for one that only deletes, which a full disk allows.
+        durable: Whether its writes must be durable before it is done.
+        after_sync: Whether the writes of earlier requests must be durable before these are written; for a row that
+            refers to other rows.
+        count: How many writes it counts for.
+        future: Who waits for it, if that is a task.
+        result: What the action has returned.
+        error: Why it failed.
+        is_settled: Whether the future was told.
+    """
+
     action: Callable[[Transaction], Any]
     reads: Sequence[RowKey]
     size: int
     durable: bool
-    after_sync: bool
-    future: asyncio.Future[Any] | concurrent.futures.Future[Any]
+    after_sync: bool = False
+    count: int = 1
+    future: asyncio.Future[Any] | None = None
     result: Any = None
     error: BaseException | None = None
     is_settled: bool = False
 
 
 class Committer:
-    """Writes for any number of tasks and event loops, in one thread.
+    """Writes for any number of tasks, event loops and threads, one after the other.
 
     Args:
         database: The database; nothing else may write to it.
@@ -209,7 +227,11 @@ class Committer:
         self._database = database
         self._reserve_bytes = reserve_bytes
         self._quota_bytes = quota_bytes
-        self._queue: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Request] = queue.SimpleQueue()
+        self._writing = threading.Lock()
+        """Held by the thread that writes, from when it takes requests to when they are done."""
+        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._is_woken = False
         self._unsynced_bytes = 0
         self._unsynced_pages: list[Write] = []
         self._not_durable: set[RowKey] = set()
@@ -246,43 +268,38 @@ class Committer:
 
         Cancelling the future, or the task that awaits it, does not cancel the action.
 
-        Args:
-            action: Runs in the committer's thread and must be quick.
-            reads: The rows that it may `Transaction.get`; those of a whole group are read in one batch.
-            size: The approximate number of bytes it writes; 0 for one that only deletes, which a full disk allows.
-            durable: Whether its writes must be durable before the future resolves.
-            after_sync: Whether the writes of earlier requests must be durable before these are written; for a row that
-                refers to other rows.
+        Args: as the attributes of `Request`.
 
         Raises:
             Unavailable: The store is closed or read-only, or `MAX_WAITING` requests are queued.
         """
+        self._require_open()
+        if self._queue.qsize() >= MAX_WAITING:
+            raise Unavailable(f"the disk does not keep up: {MAX_WAITING:,} writes are queued")
         future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        self._enqueue(_Request(action, reads, size, durable, after_sync, future))
+        self._queue.put(Request(action, reads, size, durable, after_sync, future=future))
+        if not self._is_woken:
+            self._is_woken = True
+            self._wake.put(None)
         return future
 
-    def submit_from_thread(
-        self,
-        action: Callable[[Transaction], _T],
-        *,
-        reads: Sequence[RowKey] = (),
-        size: int,
-        durable: bool,
-        after_sync: bool = False,
-    ) -> concurrent.futures.Future[_T]:
-        """As `submit`, for a thread without an event loop."""
-        future: concurrent.futures.Future[_T] = concurrent.futures.Future()
-        self._enqueue(_Request(action, reads, size, durable, after_sync, future))
-        return future
+    def commit(self, requests: Sequence[Request]) -> None:
+        """Do requests in this thread, and what is queued with them. Each has its result or its error then.
 
-    def _enqueue(self, request: _Request) -> None:
+        For threads without an event loop: it blocks.
+
+        Raises:
+            Unavailable: The store is closed or read-only.
+        """
+        with self._writing:
+            self._require_open()
+            self._work([*self._next_group(), *requests])
+
+    def _require_open(self) -> None:
         if self._is_closed:
             raise Unavailable("the store is closed")
         if (state := self._database.read_only) is not None:
             raise state.error()
-        if self._queue.qsize() >= MAX_WAITING:
-            raise Unavailable(f"the disk does not keep up: {MAX_WAITING:,} writes are queued")
-        self._queue.put(request)
 
     async def wait_durable(self, rows: Iterable[RowKey], epoch: int) -> None:
         """Return when all of `rows`, as they were read just now, are durable.
@@ -301,7 +318,10 @@ class Committer:
     def wait_durable_in_thread(self, rows: Iterable[RowKey], epoch: int) -> None:
         """As `wait_durable`, for a thread without an event loop."""
         if self.are_undurable(rows):
-            self.submit_from_thread(lambda transaction: transaction.require_epoch(epoch), size=0, durable=True).result()
+            request = Request(lambda transaction: transaction.require_epoch(epoch), (), 0, durable=True)
+            self.commit([request])
+            if request.error is not None:
+                raise request.error
         self.require_epoch(epoch)
 
     def are_undurable(self, rows: Iterable[RowKey]) -> bool:
@@ -325,28 +345,32 @@ class Committer:
 
     def close(self) -> None:
         """Finish the queued requests, sync, and end the thread. Blocks."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._queue.put(None)
+        self._is_closed = True
+        self._wake.put(None)
         self._thread.join()
 
-    # --- in the committer's thread ------------------------------------------------------------------------------------
-
     def _run(self) -> None:
-        has_more = True
-        while has_more:
-            group, has_more = self._next_group()
-            try:
-                self._tick()
-                self._outage.require_over()
-                if group:
-                    self._commit(group)
-            except Exception as error:  # noqa: BLE001 - the waiting tasks must be told, whatever it is
-                self._outage.begins(error, needs_reopening=False)
-                for request in group:
-                    request.error = request.error or error
-            _settle(group)
-            del group  # do not keep its payloads in memory while the queue is empty
+        while not self._is_closed or self._queue.qsize():
+            with suppress(queue.Empty):
+                self._wake.get(timeout=0 if self._queue.qsize() else _TICK_SECONDS)
+            with self._writing:
+                self._is_woken = False  # who comes from now on wakes this thread again
+                self._work(self._next_group())
+
+    # --- in the thread that writes ------------------------------------------------------------------------------------
+
+    def _work(self, group: Sequence[Request]) -> None:
+        """Do requests, and tell who waits for them."""
+        try:
+            self._tick()
+            self._outage.require_over()
+            if group:
+                self._commit(group)
+        except Exception as error:  # noqa: BLE001 - the waiting tasks must be told, whatever it is
+            self._outage.begins(error, needs_reopening=False)
+            for request in group:
+                request.error = request.error or error
+        _settle(group)
 
     def _tick(self) -> None:
         """Reopen a database that cannot write, at once and then every `_TICK_SECONDS`.
@@ -395,26 +419,17 @@ class Committer:
             if self._outage.is_failure:
                 self.figures.failures += 1
 
-    def _next_group(self) -> tuple[list[_Request], bool]:
-        """Take the queued requests in order, up to about `_GROUP_BYTES`. The flag is False after the last one.
-
-        Returns none if there are none for `_TICK_SECONDS`.
-        """
-        group: list[_Request] = []
+    def _next_group(self) -> list[Request]:
+        """Take the queued requests in order, up to about `_GROUP_BYTES`."""
+        group: list[Request] = []
         size = 0
-        while size < _GROUP_BYTES and len(group) < _GROUP_REQUESTS:
-            try:
-                request = self._queue.get(block=not group, timeout=_TICK_SECONDS)
-            except queue.Empty:
-                break
-            if request is None:
-                return group, False
-            group.append(request)
-            size += request.size
-        return group, True
+        while size < _GROUP_BYTES and len(group) < _GROUP_REQUESTS and self._queue.qsize():
+            group.append(self._queue.get_nowait())
+            size += group[-1].size
+        return group
 
-    def _commit(self, group: Sequence[_Request]) -> None:
-        self.figures.group_requests.add(len(group))
+    def _commit(self, group: Sequence[Request]) -> None:
+        self.figures.group_requests.add(sum(request.count for request in group))
         transaction = self._perform(group)
         accepted = [request for request in group if request.error is None]
         if self._unsynced_bytes and any(request.after_sync for request in accepted):
@@ -441,7 +456,7 @@ class Committer:
         if self._outage.is_failure or any(request.size for request in accepted):
             self._outage.ends()
 
-    def _perform(self, group: Sequence[_Request]) -> Transaction:
+    def _perform(self, group: Sequence[Request]) -> Transaction:
         """Run the actions of a group on the rows that they read. An action's error is stored in its request."""
         found, unreadable = self._read(group)
         transaction = Transaction(found, self.epoch)
@@ -459,7 +474,7 @@ class Committer:
                 request.error = error
         return transaction
 
-    def _read(self, group: Sequence[_Request]) -> tuple[dict[RowKey, bytes | None], dict[RowKey, StoreDamaged]]:
+    def _read(self, group: Sequence[Request]) -> tuple[dict[RowKey, bytes | None], dict[RowKey, StoreDamaged]]:
         """Read the rows that a group's actions may get. Damaged ones are returned with their errors."""
         wanted: defaultdict[Family, set[RowKey]] = defaultdict(set)
         for request in group:
@@ -509,17 +524,13 @@ def _reopened() -> Unavailable:
     return Unavailable("the store was reopened after a failed write; send the request again")
 
 
-def _settle(requests: Iterable[_Request]) -> None:
+def _settle(requests: Iterable[Request]) -> None:
     """Resolve the futures of requests: one call into each event loop, however many tasks wait there."""
-    loops: defaultdict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], _Request]]] = defaultdict(list)
+    loops: defaultdict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Request]]] = defaultdict(list)
     for request in requests:
-        if request.is_settled:
-            continue
-        request.is_settled = True
-        if isinstance(request.future, asyncio.Future):
+        if request.future is not None and not request.is_settled:
+            request.is_settled = True
             loops[request.future.get_loop()].append((request.future, request))
-        else:
-            _resolve(request.future, request)
     for loop, settled in loops.items():
         try:
             loop.call_soon_threadsafe(_resolve_all, settled)
@@ -527,14 +538,11 @@ def _settle(requests: Iterable[_Request]) -> None:
             continue
 
 
-def _resolve_all(settled: Iterable[tuple[asyncio.Future[Any], _Request]]) -> None:
+def _resolve_all(settled: Iterable[tuple[asyncio.Future[Any], Request]]) -> None:
     for future, request in settled:
-        if not future.done():  # otherwise it was cancelled
-            _resolve(future, request)
-
-
-def _resolve(future: asyncio.Future[Any] | concurrent.futures.Future[Any], request: _Request) -> None:
-    if request.error is None:
-        future.set_result(request.result)
-    else:
-        future.set_exception(request.error)
+        if future.done():  # it was cancelled
+            continue
+        if request.error is None:
+            future.set_result(request.result)
+        else:
+            future.set_exception(request.error)

@@ -1,10 +1,10 @@
 """Garbage of a RocksDB store: the dates it goes by, and its collection.
 
-What is removed is decided in the committer's thread, row by row, after every write that came before. Rows are deleted
+What is removed is decided by the committer, row by row, after every write that came before. Rows are deleted
 one by one, since range deletions slow down nearby reads; compaction returns their space.
 
-Dates change in the same order: methods with a transaction run in the committer's thread, where all writes are ordered;
-so `coregw.store.ages` needs no lock.
+Dates change in the same order: methods with a transaction run in the thread that writes, one at a time; so
+`coregw.store.ages` needs no lock.
 """
 
 # ruff: noqa: D102 - the protocol documents the methods

@@ -28,13 +28,18 @@ from coregw.concurrency import usable_cores
 from coregw.errors import CoregwError, StorageFull, StoreDamaged, Unavailable
 from coregw.store.rocksdb.layout import Family
 
-__all__ = ["WriteStalled", "database_options", "family_options", "max_open_files", "translated"]
+__all__ = ["LEVEL_0_FILES", "WriteStalled", "database_options", "family_options", "max_open_files", "translated"]
 
 _MIB: Final = 1 << 20
 
 _BASE: Final = Path(__file__).parent / "base_options"
 
 _MAX_OPEN_FILES: Final = 512
+
+
+LEVEL_0_FILES: Final = 16
+"""The SSTs of level 0 that share a compaction. Keys are digests, so that each one writes the whole next level again:
+with RocksDB's default of 4, three times as much was written. Reads ask the filters of all of them."""
 
 
 def database_options(*, create: bool, salvage: bool, compacts: bool = True) -> Options:
@@ -97,11 +102,9 @@ def _set_family_options(options: Options, *, buffer_bytes: int, buffers: int, co
     options.set_write_buffer_size(buffer_bytes)
     options.set_max_write_buffer_number(buffers)
     options.set_compression_type(DBCompressionType.none())
-    # Keys are digests, so each compaction of level 0 writes the whole next level again: 16 files instead of 4 share
-    # it. Reads of pages take a tenth longer while level 0 is full: each file has a filter.
-    options.set_level_zero_file_num_compaction_trigger(16)
-    options.set_level_zero_slowdown_writes_trigger(40)
-    options.set_level_zero_stop_writes_trigger(64)
+    options.set_level_zero_file_num_compaction_trigger(LEVEL_0_FILES)
+    options.set_level_zero_slowdown_writes_trigger(3 * LEVEL_0_FILES)
+    options.set_level_zero_stop_writes_trigger(4 * LEVEL_0_FILES)
 
 
 def _point_lookups(cache: Cache) -> BlockBasedOptions:

@@ -19,7 +19,7 @@ from coregw.errors import CoregwError, StoreDamaged
 from coregw.store.ages import SLICE_SECONDS, Clock
 from coregw.store.collection import Identity, Usage
 from coregw.store.protocol import Put, Stored, Table, WriteOutcomes, check_listing, check_renewal, key_range
-from coregw.store.rocksdb.committer import CommitFigures, Committer, Transaction
+from coregw.store.rocksdb.committer import CommitFigures, Committer, Request, Transaction
 from coregw.store.rocksdb.database import Database, FamilyFigures
 from coregw.store.rocksdb.directory import DATABASE, checkpoint_directory, write_identity
 from coregw.store.rocksdb.garbage import Dates, RocksCollection, root_rows
@@ -406,13 +406,13 @@ class RocksThreadCalls:
     def write(
         self, payloads: Sequence[tuple[bytes, bytes]], puts: Sequence[Put], renewals: Sequence[Sequence[bytes]]
     ) -> WriteOutcomes:
-        written = self._begin([*map(self._payload_write, payloads), *map(self._put_write, puts)])
-        renewed = self._begin([self._renewal_write(roots) for roots in renewals])  # a full disk allows these
-        outcomes = written()
+        stored = [*map(self._payload_write, payloads), *map(self._put_write, puts)]
+        renewed = [self._renewal_write(roots) for roots in renewals]  # apart, since a full disk allows these
+        outcomes, held = self._commit([stored, renewed])
         return WriteOutcomes(
             [each if isinstance(each, CoregwError) else None for each in outcomes[: len(payloads)]],
             outcomes[len(payloads) :],
-            renewed(),
+            held,
         )
 
     def _payload_write(self, payload: tuple[bytes, bytes]) -> _Write:
@@ -427,35 +427,27 @@ class RocksThreadCalls:
     def _renewal_write(self, roots: Sequence[bytes]) -> _Write:
         return _Write(partial(self._dates.renew_roots, roots=roots), root_rows(roots), 0, durable=True)
 
-    def _begin(self, writes: Sequence[_Write]) -> Callable[[], list[Any]]:
-        """Queue writes as one request; return what waits for what each of them returns or raises."""
-        if not writes:
-            return list
+    def _commit(self, groups: Sequence[Sequence[_Write]]) -> list[list[Any]]:
+        """Make the writes of each group by one request, and return what each of them returns or raises."""
+        requests = [_request_of(writes) for writes in groups]
+        try:
+            self._committer.commit([request for request in requests if request.count])
+        except CoregwError as error:
+            return [[error] * len(writes) for writes in groups]
+        return [self._outcomes_of(*each) for each in zip(requests, groups, strict=True)]
 
-        def perform(transaction: Transaction) -> list[Any]:
-            return [_outcome_of(partial(each.action, transaction)) for each in writes]
-
-        request = _outcome_of(
-            lambda: self._committer.submit_from_thread(
-                perform,
-                reads=[row for each in writes for row in each.reads],
-                size=sum(each.size for each in writes),
-                durable=any(each.durable for each in writes),
-                after_sync=any(each.after_sync for each in writes),
-            )
-        )
-
-        def outcomes() -> list[Any]:
-            found = request if isinstance(request, CoregwError) else _outcome_of(request.result)
-            if isinstance(found, StoreDamaged) and len(writes) > 1:  # a row that one of them reads
-                return [self._begin([each])()[0] for each in writes]
-            return [found] * len(writes) if isinstance(found, CoregwError) else found
-
-        return outcomes
+    def _outcomes_of(self, request: Request, writes: Sequence[_Write]) -> list[Any]:
+        if request.error is None:
+            return request.result or []
+        if not isinstance(request.error, CoregwError):
+            raise request.error
+        if isinstance(request.error, StoreDamaged) and len(writes) > 1:  # a row that one of them reads
+            return [self._commit([[each]])[0][0] for each in writes]
+        return [request.error] * len(writes)
 
 
 class _Write(NamedTuple):
-    """A write, as `Committer.submit` takes it."""
+    """One of the writes of a `Request`, whose attributes it has."""
 
     action: Callable[[Transaction], Any]
     reads: Sequence[RowKey]
@@ -464,9 +456,25 @@ class _Write(NamedTuple):
     after_sync: bool = False
 
 
-def _outcome_of(call: Callable[[], _T]) -> _T | CoregwError:
-    """Return what a call returns or raises."""
+def _request_of(writes: Sequence[_Write]) -> Request:
+    """Return the request for several writes, whose result has what each of them returns or raises."""
+
+    def perform(transaction: Transaction) -> list[Any]:
+        return [_outcome_of(each.action, transaction) for each in writes]
+
+    return Request(
+        perform,
+        [row for each in writes for row in each.reads],
+        sum(each.size for each in writes),
+        durable=any(each.durable for each in writes),
+        after_sync=any(each.after_sync for each in writes),
+        count=len(writes),
+    )
+
+
+def _outcome_of(action: Callable[[Transaction], _T], transaction: Transaction) -> _T | CoregwError:
+    """Return what an action returns or raises."""
     try:
-        return call()
+        return action(transaction)
     except CoregwError as error:
         return error
