@@ -45,6 +45,7 @@ CONNECTIONS, BATCH_CONNECTIONS, BATCH, LISTED = 64, 4, 1000, 100_000
 PAYLOAD_BYTES, WARM_PAYLOADS = 4096, 1000
 ADMIN = "bench"
 IDLE_CONNECTIONS = 10_000
+LISTED, LISTED_AT_ONCE = 100_000, 1000
 SETTINGS = {"log_level": "error", "connections": str(IDLE_CONNECTIONS + 1000)}
 """Of all gateways. With a quarter of the machine's memory, all pages of a map of 10^6 arcs are cached."""
 
@@ -146,6 +147,17 @@ def load(server: Server, row: Row, core: str, seconds: float) -> float:
     before = server.cpu_seconds()
     sent = (by_h2load if row.streams else by_wrk)(server.url, row, core, seconds)
     return (server.cpu_seconds() - before) / sent
+
+
+@contextlib.contextmanager
+def listed(url: str, requests: Path, seconds: float) -> Iterator[None]:
+    """Let two clients list entries for so many seconds, which the context takes."""
+    command = ["wrk", "-t1", "-c2", f"-d{seconds}s", "-s", str(HERE / "requests.lua"), url, "--", str(requests), "", ""]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        yield
+        last = process.communicate()[0].strip().splitlines()[-1]
+        if process.returncode or json.loads(last)["failed"]:
+            sys.exit(f"listing: wrk reports failed requests: {last}")
 
 
 def by_wrk(url: str, row: Row, core: str, seconds: float) -> int:
@@ -298,7 +310,12 @@ def queries(root: str, rng: random.Random, arcs: int, count: int) -> dict[str, C
             paths = [key(rng.randrange(arcs)) for _ in range(BATCH)]
             yield f"POST /v1/resolve/batch {json.dumps({'root': root, 'paths': paths})}"
 
-    return {"resolve": resolve, "multiproof": multiproof, "batch": batch}
+    def listing() -> Iterator[str]:
+        for start in range(0, min(arcs, LISTED), LISTED_AT_ONCE):
+            body = {"profile": "core.scan/v0alpha1", "root": root, "prefix": [], "after": key(start)}
+            yield f"POST /v1/scan {json.dumps(body | {'limit': LISTED_AT_ONCE})}"
+
+    return {"resolve": resolve, "multiproof": multiproof, "batch": batch, "listing": listing}
 
 
 # --- the bench --------------------------------------------------------------------------------------------------------
@@ -433,6 +450,18 @@ class Bench:
                 figures.add(name, ratio, series=series, better="lower", bar=bar if ours else None)
                 figures.add(f"alone{suffix}", min(alone) * 1000, "ms", series=series, recorded=False)
 
+    def add_listings(self, figures: report.Report) -> None:
+        """Short reads beside listings, which take a hundred times as long each."""
+        seconds = 3 if self.quick else 10
+        requests = [raw(line) for line in (self.top / "resolve.txt").read_text().splitlines()[:5000]]
+        server, alone, beside = self.servers[NOW], [], []
+        for _ in range(1 if self.quick else 3):
+            alone.append(p99(asyncio.run(latencies(server.url, requests, READS_PER_SECOND, seconds))))
+            with listed(server.url, self.top / "listing.txt", seconds + 1):
+                beside.append(p99(asyncio.run(latencies(server.url, requests, READS_PER_SECOND, seconds))))
+        name, ratio = f"beside listings of {LISTED:,} entries / alone", min(beside) / min(alone)
+        figures.add(name, ratio, series="p99 of warm reads", better="lower", bar=2)
+
     def add_memory(self, figures: report.Report) -> None:
         count = IDLE_CONNECTIONS // 10 if self.quick else IDLE_CONNECTIONS
         request = raw((self.top / "stored.txt").read_text().splitlines()[0])
@@ -481,6 +510,7 @@ def main() -> None:
             bench.measure_cpu()
             bench.add_cpu(figures)
             bench.add_latencies(figures)
+            bench.add_listings(figures)
             bench.add_memory(figures)
         finally:
             for server in bench.servers.values():
