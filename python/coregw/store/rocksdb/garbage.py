@@ -24,6 +24,7 @@ from coregw.store.rocksdb.committer import Committer, Transaction
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import (
     EXPIRED_KEY,
+    FAMILIES,
     Family,
     PayloadRow,
     RootRow,
@@ -83,7 +84,7 @@ class Dates:
 
     def put(self, transaction: Transaction, table: Table, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         """Write rows of a table, those of roots with a date."""
-        family, now = Family(table), self.ages.clock.now()
+        family, now = FAMILIES[table], self.ages.clock.now()
         if table is Table.PAGES:
             self.ages.recent.add([key for key, _ in pairs], now)
         elif table is Table.ROOTS:
@@ -92,20 +93,16 @@ class Dates:
 
     def put_rows(self, transaction: Transaction, put: Put) -> int:
         """Write rows, and return the store's time, as `coregw.store.Store.put`. Raises before it writes, or never."""
-        roots = put.roots
-        if put.replaces is not None and put.renews([self._state(transaction, row) for row in root_rows(roots)]):
-            self.renew_roots(transaction, roots)
-            return self.ages.clock.now()
-        if roots:
+        if roots := put.roots:
+            rows = root_rows(roots) if put.replaces is not None else []
+            if put.renews([self.shown(Table.ROOTS, transaction.get(row)) for row in rows]):
+                self.renew_roots(transaction, roots)
+                return self.ages.clock.now()
             self.ages.admit(roots, put.since)
         self.require(transaction, put.requires)
         for table, pairs in put.rows.items():
             self.put(transaction, table, pairs)
         return self.ages.clock.now()
-
-    def _state(self, transaction: Transaction, row: RowKey) -> bytes | None:
-        """The value of the row of a root; None if it is not held."""
-        return self.shown(Table.ROOTS, transaction.get(row))
 
     def require(self, transaction: Transaction, roots: Sequence[bytes]) -> None:
         """Check that roots are held; see `Ages.require`."""

@@ -10,12 +10,13 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from coregw.errors import StoreDamaged
-from coregw.store.protocol import CHUNK_BYTES
+from coregw.store.protocol import CHUNK_BYTES, Table
 
 __all__ = [
     "CLAIM_KEY",
     "EPOCH_KEY",
     "EXPIRED_KEY",
+    "FAMILIES",
     "FORMAT_VERSION",
     "TIME_KEY",
     "UNDATED_KEY",
@@ -85,6 +86,10 @@ class Family(StrEnum):
     """Upload id, chunk number (4 bytes) -> `CHUNK_BYTES` bytes of a payload, fewer in its last chunk."""
     UPLOADS = "uploads"
     """Upload id -> nothing: an upload of several chunks that is not committed."""
+
+
+FAMILIES: Final = {table: Family(table) for table in Table}
+"""The families of the tables, which have their names."""
 
 
 class RowKey(NamedTuple):

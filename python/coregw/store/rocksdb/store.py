@@ -23,7 +23,7 @@ from coregw.store.rocksdb.committer import CommitFigures, Committer, Request, Tr
 from coregw.store.rocksdb.database import Database, FamilyFigures
 from coregw.store.rocksdb.directory import DATABASE, checkpoint_directory, write_identity
 from coregw.store.rocksdb.garbage import Dates, RocksCollection, root_rows
-from coregw.store.rocksdb.layout import EPOCH_KEY, TIME_KEY, Family, RowKey
+from coregw.store.rocksdb.layout import EPOCH_KEY, FAMILIES, TIME_KEY, Family, RowKey
 from coregw.store.rocksdb.payloads import (
     RocksPayloads,
     RocksPayloadWriter,
@@ -66,8 +66,6 @@ RESERVE_BYTES: Final = 128 << 20
 
 READ_THREADS: Final = 4
 """The default number of concurrent reads."""
-
-_FAMILIES: Final = {table: Family(table) for table in Table}
 
 
 async def open_store(
@@ -184,7 +182,7 @@ class RocksStore:
 
     async def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
         read = self._reader.get if table is Table.PAGES else self._reader.get_durable
-        rows = await read(_FAMILIES[table], keys)
+        rows = await read(FAMILIES[table], keys)
         return [self._dates.shown(table, row) for row in rows] if table is Table.ROOTS else rows
 
     async def put(
@@ -213,7 +211,7 @@ class RocksStore:
         further: Sequence[tuple[bytes, bytes]] = (),
         requires: Sequence[bytes] = (),
     ) -> bool:
-        row = RowKey(_FAMILIES[table], key)
+        row = RowKey(FAMILIES[table], key)
 
         def compare_and_set(transaction: Transaction) -> bool:
             if self._dates.shown(table, transaction.get(row)) != expected:
@@ -231,7 +229,7 @@ class RocksStore:
         self, table: Table, prefix: bytes, after: bytes | None, limit: int
     ) -> list[tuple[bytes, bytes]]:
         check_listing(limit)
-        family = _FAMILIES[table]
+        family = FAMILIES[table]
         start, end = key_range(prefix, after)
         epoch = self._reader.epoch
         rows = await self._reader.run(lambda database: database.scan(family, start, end, limit))
@@ -243,7 +241,7 @@ class RocksStore:
         return shown
 
     async def delete(self, table: Table, keys: Sequence[bytes]) -> None:
-        family = _FAMILIES[table]
+        family = FAMILIES[table]
 
         def delete(transaction: Transaction) -> None:
             for key in keys:
@@ -381,7 +379,7 @@ class RocksThreadCalls:
         self._payloads = payloads
 
     def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
-        epoch, family = self._committer.epoch, _FAMILIES[table]
+        epoch, family = self._committer.epoch, FAMILIES[table]
         rows = self._database.get(family, keys)
         if table is not Table.PAGES:
             self._wait_durable(family, [key for key, row in zip(keys, rows, strict=True) if row is not None], epoch)
