@@ -63,10 +63,8 @@ def main() -> None:
             left_out.insert(0, f"{target}: {missing}")
             continue
         linking = ["--zig", "--compatibility", LINUX[target]] if target in LINUX else []
-        packing = ["--compression-level", "9"]
-        maturin(
-            "build", "--release", "--locked", "--features", "abi3", "--out", out, "--target", target, *packing, *linking
-        )
+        smallest = ["--release", "--compression-level", "9"]
+        maturin("build", *smallest, "--locked", "--features", "abi3", "--out", out, "--target", target, *linking)
     for line in left_out:
         print(f"left out: {line}")
 
