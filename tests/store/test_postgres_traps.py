@@ -248,6 +248,28 @@ async def test_concurrent_puts_of_the_same_pages_in_any_order_do_not_deadlock(pr
         assert primary.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'") == before
 
 
+async def test_writes_that_rely_on_old_roots_do_not_deadlock(primary: Postgres) -> None:
+    rounds = [[random_bytes(36, 100 * number + i) for i in range(40)] for number in range(20)]
+    async with gateways(primary, 2) as (one, two):
+        since = await one.put({PAGES: [(A, b"page")]})
+        await one.put({ROOTS: [(root, b"") for roots in rounds for root in roots]})
+        await asyncio.sleep(0.01)
+        before = primary.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'")
+        async with one.collect(0):
+            for roots in rounds:
+                rows, name = [(root, b"") for root in roots], roots[0]
+                await asyncio.gather(
+                    one.put({ROOTS: rows}, since=since),
+                    two.renew(Stored.ROOTS, roots),
+                    two.put({ROOTS: rows[:20]}, requires=roots[20:], since=since),
+                    one.put({ROOTS: rows[20:]}, requires=roots[:20], since=since),
+                    two.put({RECORDS: [(name, b"put")]}, requires=roots),
+                    one.compare_and_set(RECORDS, name, None, b"set", requires=roots[::-1]),
+                )
+        assert [(await store.figures()).retries for store in (one, two)] == [0, 0]
+        assert primary.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'") == before
+
+
 async def test_garbage_is_collected_beside_the_writes_of_other_gateways(primary: Postgres) -> None:
     """Trees of random pages: whatever a collection removes, a held root keeps all of its pages."""
     rng = random.Random(7)

@@ -117,42 +117,6 @@ BEGIN
   RETURN coalesce(added, 0);
 END $$;
 
-CREATE FUNCTION coregw_set_@TABLE@(
-  given_key bytea, given_expected bytea, given_value bytea, further_keys bytea[], further_values bytea[],
-  given_required bytea[], given_attempt uuid, OUT outcome text, OUT missing bytea, OUT expiries bigint)
-LANGUAGE plpgsql AS $$
-DECLARE s state; found_value bytea; added bigint; is_shown boolean;
-BEGIN
-  SELECT * INTO s FROM coregw_enter();
-  expiries := s.expiries;
-  IF coregw_is_done(given_attempt) THEN outcome := 'written'; RETURN; END IF;
-  SELECT t.value INTO found_value FROM @TABLE@ t WHERE t.key = given_key AND @SHOWN@ FOR UPDATE;
-  is_shown := FOUND;
-  IF found_value IS DISTINCT FROM given_expected THEN
-    outcome := CASE WHEN coregw_is_done(given_attempt) THEN 'written' ELSE 'different' END;
-    RETURN;
-  END IF;
-  missing := coregw_require(s, given_required);
-  IF missing IS NOT NULL THEN outcome := 'missing'; RETURN; END IF;
-  IF is_shown THEN
-    UPDATE @TABLE@ t SET value = given_value, dated = s.clock WHERE t.key = given_key;
-    added := octet_length(given_value) - octet_length(given_expected);
-  ELSE
-    INSERT INTO @TABLE@ AS t (key, value, dated) VALUES (given_key, given_value, s.clock)
-    ON CONFLICT (key) DO UPDATE SET value = excluded.value, dated = excluded.dated WHERE NOT (@SHOWN@);
-    IF NOT FOUND THEN  -- another call was faster
-      PERFORM 1 FROM @TABLE@ t WHERE t.key = given_key FOR UPDATE;
-      outcome := CASE WHEN coregw_is_done(given_attempt) THEN 'written' ELSE 'different' END;
-      RETURN;
-    END IF;
-    added := octet_length(given_key) + octet_length(given_value);
-  END IF;
-  added := added + coregw_write_@TABLE@(s, s.clock, further_keys, further_values);
-  INSERT INTO sizes VALUES (added);
-  INSERT INTO attempts VALUES (given_attempt, s.clock);
-  outcome := 'written';
-END $$;
-
 CREATE FUNCTION coregw_delete_@TABLE@(given_keys bytea[], given_attempt uuid, OUT expiries bigint)
 LANGUAGE plpgsql AS $$
 DECLARE s state;
@@ -210,23 +174,35 @@ BEGIN
   RETURN FOUND;
 END $$;
 
--- Return a root that is not held, if one is missing; note those that a collection takes for garbage.
-CREATE FUNCTION coregw_require(s state, given_roots bytea[]) RETURNS bytea LANGUAGE plpgsql AS $$
-DECLARE missing bytea;
-BEGIN
-  IF cardinality(given_roots) = 0 THEN RETURN NULL; END IF;
-  SELECT given INTO missing FROM unnest(given_roots) AS given
-    WHERE NOT EXISTS (SELECT FROM roots WHERE key = given AND dated >= s.expired_before) LIMIT 1;
-  IF missing IS NULL AND s.collecting IS NOT NULL THEN
-    INSERT INTO late SELECT key FROM roots WHERE key = ANY (given_roots) AND dated < s.collecting ORDER BY key
-      ON CONFLICT DO NOTHING;
-  END IF;
-  RETURN missing;
-END $$;
 """
 
-_CALLS: Final = """
-CREATE FUNCTION coregw_put(
+_WRITES: Final = """
+-- Note roots that a collection takes for garbage: those of the given ones that are old, and others. All functions lock
+-- in one order, so that no two wait for each other: what is late, pages, roots, records, and each of these by its key.
+CREATE OR REPLACE FUNCTION coregw_note_late(s state, given_roots bytea[], others bytea[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF s.collecting IS NULL THEN RETURN; END IF;
+  INSERT INTO late SELECT key FROM (
+      SELECT key FROM roots WHERE key = ANY (given_roots) AND dated >= s.expired_before AND dated < s.collecting
+      UNION SELECT unnest(others)) AS noted (key)
+    ORDER BY key ON CONFLICT DO NOTHING;
+END $$;
+
+-- Return a root that is not held, if one is missing; otherwise note what is late.
+CREATE OR REPLACE FUNCTION coregw_require(s state, given_roots bytea[], others bytea[]) RETURNS bytea
+LANGUAGE plpgsql AS $$
+DECLARE missing bytea;
+BEGIN
+  SELECT given INTO missing FROM unnest(given_roots) AS given
+    WHERE NOT EXISTS (SELECT FROM roots WHERE key = given AND dated >= s.expired_before) LIMIT 1;
+  IF missing IS NULL THEN PERFORM coregw_note_late(s, given_roots, others); END IF;
+  RETURN missing;
+END $$;
+
+DROP FUNCTION IF EXISTS coregw_require(state, bytea[]);
+
+CREATE OR REPLACE FUNCTION coregw_put(
   page_keys bytea[], page_values bytea[], root_keys bytea[], root_values bytea[], record_keys bytea[],
   record_values bytea[], given_required bytea[], given_since bigint, given_attempt uuid,
   OUT outcome text, OUT missing bytea, OUT at bigint, OUT expiries bigint)
@@ -240,11 +216,8 @@ BEGIN
   IF given_attempt IS NOT NULL AND coregw_is_done(given_attempt) THEN RETURN; END IF;
   IF given_since IS NOT NULL AND cardinality(root_keys) > 0 THEN
     IF given_since <= s.swept_from THEN outcome := 'swept'; RETURN; END IF;
-    IF given_since <= s.collecting THEN
-      INSERT INTO late SELECT unnest(root_keys) ON CONFLICT DO NOTHING;
-    END IF;
   END IF;
-  missing := coregw_require(s, given_required);
+  missing := coregw_require(s, given_required, CASE WHEN given_since <= s.collecting THEN root_keys ELSE '{}' END);
   IF missing IS NOT NULL THEN outcome := 'missing'; RETURN; END IF;
   -- Not dated before the first put of the same change, even if the clock of another server is behind.
   added := coregw_write_pages(s, greatest(at, given_since), page_keys, page_values)
@@ -253,18 +226,60 @@ BEGIN
   IF given_attempt IS NOT NULL THEN INSERT INTO attempts VALUES (given_attempt, at); END IF;
 END $$;
 
-CREATE FUNCTION coregw_renew_roots(given_roots bytea[]) RETURNS TABLE (key bytea, size bigint) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION coregw_renew_roots(given_roots bytea[]) RETURNS TABLE (key bytea, size bigint)
+LANGUAGE plpgsql AS $$
 DECLARE s state;
 BEGIN
   SELECT * INTO s FROM coregw_enter();
+  PERFORM coregw_note_late(s, given_roots, '{}');
   RETURN QUERY WITH locked AS (
-      SELECT r.key, r.dated FROM roots r WHERE r.key = ANY (given_roots) AND r.dated >= s.expired_before
-      ORDER BY r.key FOR UPDATE),
-    noted AS (
-      INSERT INTO late SELECT l.key FROM locked l WHERE l.dated < s.collecting ORDER BY l.key ON CONFLICT DO NOTHING)
+      SELECT r.key FROM roots r WHERE r.key = ANY (given_roots) AND r.dated >= s.expired_before
+      ORDER BY r.key FOR UPDATE)
     UPDATE roots r SET dated = greatest(r.dated, s.clock) FROM locked l WHERE r.key = l.key RETURNING r.key, 0::bigint;
 END $$;
+"""
+"""The sixth version. Databases of the first one have these functions, but for `coregw_note_late`; theirs deadlock."""
 
+_WRITES_OF_TABLE: Final = """
+CREATE OR REPLACE FUNCTION coregw_set_@TABLE@(
+  given_key bytea, given_expected bytea, given_value bytea, further_keys bytea[], further_values bytea[],
+  given_required bytea[], given_attempt uuid, OUT outcome text, OUT missing bytea, OUT expiries bigint)
+LANGUAGE plpgsql AS $$
+DECLARE s state; found_value bytea; added bigint; is_shown boolean;
+BEGIN
+  SELECT * INTO s FROM coregw_enter();
+  expiries := s.expiries;
+  IF coregw_is_done(given_attempt) THEN outcome := 'written'; RETURN; END IF;
+  missing := coregw_require(s, given_required, '{}');
+  SELECT t.value INTO found_value FROM @TABLE@ t WHERE t.key = given_key AND @SHOWN@ FOR UPDATE;
+  is_shown := FOUND;
+  IF found_value IS DISTINCT FROM given_expected THEN
+    outcome := CASE WHEN coregw_is_done(given_attempt) THEN 'written' ELSE 'different' END;
+    RETURN;
+  END IF;
+  IF missing IS NOT NULL THEN outcome := 'missing'; RETURN; END IF;
+  IF is_shown THEN
+    UPDATE @TABLE@ t SET value = given_value, dated = s.clock WHERE t.key = given_key;
+    added := octet_length(given_value) - octet_length(given_expected);
+  ELSE
+    INSERT INTO @TABLE@ AS t (key, value, dated) VALUES (given_key, given_value, s.clock)
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value, dated = excluded.dated WHERE NOT (@SHOWN@);
+    IF NOT FOUND THEN  -- another call was faster
+      PERFORM 1 FROM @TABLE@ t WHERE t.key = given_key FOR UPDATE;
+      outcome := CASE WHEN coregw_is_done(given_attempt) THEN 'written' ELSE 'different' END;
+      RETURN;
+    END IF;
+    added := octet_length(given_key) + octet_length(given_value);
+  END IF;
+  added := added + coregw_write_@TABLE@(s, s.clock, further_keys, further_values);
+  INSERT INTO sizes VALUES (added);
+  INSERT INTO attempts VALUES (given_attempt, s.clock);
+  outcome := 'written';
+END $$;
+"""
+"""What each `Table` has of these."""
+
+_CALLS: Final = """
 CREATE FUNCTION coregw_renew_payloads(given_multihashes bytea[]) RETURNS TABLE (key bytea, size bigint)
 LANGUAGE plpgsql AS $$
 DECLARE s state;
@@ -400,10 +415,17 @@ def _first_version() -> str:
     pages = "WHERE held.dated <= excluded.dated - s.slice_ms OR held.value <> excluded.value"
     parts = [_STATE]
     for table in Table:
-        shown = "t.dated >= s.expired_before" if table is Table.ROOTS else "true"
-        text = _ROWS.replace("@TABLE@", table.value).replace("@SHOWN@", shown)
+        text = _ROWS.replace("@TABLE@", table.value)
         parts.append(text.replace("@WHERE@", pages if table is Table.PAGES else ""))
     return "\n".join([*parts, _CALLS, _COLLECTION])
+
+
+def _writes() -> str:
+    parts = [_WRITES]
+    for table in Table:
+        shown = "t.dated >= s.expired_before" if table is Table.ROOTS else "true"
+        parts.append(_WRITES_OF_TABLE.replace("@TABLE@", table.value).replace("@SHOWN@", shown))
+    return "\n".join(parts)
 
 
 _IDENTITY: Final = """
@@ -412,7 +434,7 @@ ALTER TABLE state ADD incarnation uuid NOT NULL DEFAULT gen_random_uuid(), ADD p
 """
 """What `coregw.store.postgres.checks.identify` keeps."""
 
-_MIGRATIONS: Final = (_first_version(), GUIDES, COUNTED_GUIDES, TICKS, _IDENTITY)
+_MIGRATIONS: Final = (_first_version(), GUIDES, COUNTED_GUIDES, TICKS, _IDENTITY, _writes())
 """Each brings a database from the version of its index to the next. A migration that was released never changes."""
 
 VERSION: Final = len(_MIGRATIONS)
