@@ -12,16 +12,18 @@ use coregw_front::origins::{Origins, Source};
 use coregw_front::requests::{Parameters, check_json, check_payload};
 use coregw_front::routes::{Route, decoded, find, normalized};
 use coregw_fuzz::input::Input;
-use coregw_fuzz::pieces::passed;
+use coregw_fuzz::pieces::{Passed, passed};
 use libfuzzer_sys::fuzz_target;
 
 const LIMITS: Limits = Limits { head_bytes: 512, fields: 8 };
 const ETAG: &[u8] = b"\"tag\"";
 
 fn framing(step: usize, sent: &[u8]) {
-    let whole = passed(LIMITS, [sent]);
+    // Which of two faults is noticed first may depend on the pieces.
+    let parts = |(bytes, requests, part, fault): Passed| (bytes, requests, part, fault.is_some());
+    let whole = parts(passed(LIMITS, [sent]));
     assert!(sent.starts_with(&whole.0));
-    assert_eq!(passed(LIMITS, sent.chunks(step)), whole);
+    assert_eq!(parts(passed(LIMITS, sent.chunks(step))), whole);
 }
 
 /// The same path, with all of its parameter percent-encoded and an empty segment more.
