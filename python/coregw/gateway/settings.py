@@ -145,7 +145,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 0
     connections: Annotated[
-        int, Meta(ge=1, le=1 << 20, description="Open connections; beyond it, the longest idle one is closed.")
+        int,
+        Meta(
+            ge=1,
+            le=1 << 20,
+            description="Open connections, and further streams of HTTP/2; beyond it, the longest idle one is closed.",
+        ),
     ] = 4096
     shutdown_seconds: Annotated[int, Meta(ge=0, description="Time for requests in flight to finish on shutdown.")] = 30
 

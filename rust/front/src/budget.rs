@@ -18,7 +18,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use crate::crowd::Member;
+use crate::crowd::{Member, StreamPlace};
 use crate::pace::{Pace, Rate};
 use crate::peers::Proxies;
 use crate::problem::{Error, Problem};
@@ -59,12 +59,12 @@ impl std::error::Error for Broken {}
 pub struct Received {
     /// None after its end.
     body: Option<Incoming>,
-    drain: Option<Duration>,
+    drain: Option<(Duration, Arc<StreamPlace>)>,
 }
 
 impl Received {
-    /// A body of which the rest is read for at most `drain`, if that is given, when it is dropped.
-    pub fn new(body: Incoming, drain: Option<Duration>) -> Self {
+    /// A body of which the rest is read when it is dropped, if its stream and the longest time for that are given.
+    pub fn new(body: Incoming, drain: Option<(Duration, Arc<StreamPlace>)>) -> Self {
         Received { body: Some(body), drain }
     }
 }
@@ -93,9 +93,12 @@ impl Body for Received {
 
 impl Drop for Received {
     fn drop(&mut self) {
-        let rest = self.body.take().filter(|body| !body.is_end_stream()).zip(self.drain);
-        if let (Some((mut body, drain)), Ok(runtime)) = (rest, Handle::try_current()) {
-            runtime.spawn(timeout(drain, async move { while let Some(Ok(_)) = body.frame().await {} }));
+        let rest = self.body.take().filter(|body| !body.is_end_stream()).zip(self.drain.take());
+        if let (Some((mut body, (drain, place))), Ok(runtime)) = (rest, Handle::try_current()) {
+            runtime.spawn(timeout(drain, async move {
+                let _place = place;
+                while let Some(Ok(_)) = body.frame().await {}
+            }));
         }
     }
 }

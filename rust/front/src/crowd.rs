@@ -1,12 +1,12 @@
 //! The open connections: what each holds, and which has to go when there are too many of them, or too much is unread.
 //!
-//! Connections are limited in all and for each address. A connection counts as idle while it waits for its client, also
-//! within a request: for the rest of a head or body that arrives too slowly, and for a response to be read. The one that
-//! has been idle for longest makes room for a new one; one whose request is being worked on never does.
+//! Connections are limited in all and for each address. A stream of HTTP/2 beside another one of its connection counts as a
+//! connection, as it costs as much. A connection counts as idle while it waits for its client, also within a request: for
+//! the rest of a head or body that arrives too slowly, and for a response to be read. The one that has been idle for
+//! longest makes room for a new one; one whose request is being worked on never does.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use crate::framing::Malformed;
 use crate::peers::Proxies;
+use crate::responses::{Room, Unsent};
 
 /// After this time idle connections are looked for again, when there was none, or too much was unread.
 const BUSY_MILLIS: u64 = 50;
@@ -25,11 +26,6 @@ const BUSY_MILLIS: u64 = 50;
 const STALLED_MILLIS: u64 = 500;
 /// Requests that a client may give up in a row, before they are answered: each costs more than it costs the client.
 const MAX_GIVEN_UP: usize = 200;
-
-/// From this on, what a client of HTTP/2 has not read lets its other streams wait: each of a hundred could have a long answer
-/// in memory. An answer that is being made counts as so many bytes.
-const MAX_UNREAD_BYTES: usize = 1 << 20;
-const EXPECTED_BYTES: usize = 128 << 10;
 
 /// What all connections share.
 #[derive(Debug, Clone, Copy)]
@@ -82,7 +78,7 @@ pub struct Figures {
     pub requests: usize,
     /// Bytes of responses that clients have not read.
     pub unsent_bytes: usize,
-    /// Connections that were closed to make room, or not taken.
+    /// Connections that were closed to make room, or not taken, and streams that were refused.
     pub no_room: u64,
     /// Connections whose clients read nothing when memory was short.
     pub unread_responses: u64,
@@ -112,11 +108,19 @@ pub struct Crowd {
 #[derive(Debug, Default)]
 struct Connections {
     members: HashMap<u64, Arc<Member>>,
-    by_address: HashMap<IpAddr, Vec<u64>>,
+    by_address: HashMap<IpAddr, OfAddress>,
     entered: u64,
+    /// Connections, and streams beside others.
+    places: usize,
     /// Those that were idle when it was filled, the longest idle one last: since when, and which.
     idle: Vec<(u64, u64)>,
     next_fill: u64,
+}
+
+#[derive(Debug, Default)]
+struct OfAddress {
+    ids: Vec<u64>,
+    places: usize,
 }
 
 impl Crowd {
@@ -142,10 +146,11 @@ impl Crowd {
     pub fn enter(self: &Arc<Self>, client: Option<IpAddr>) -> Option<Place> {
         let address = client.and_then(|client| self.proxies.key_of(client));
         let mut state = self.lock();
-        let of_address = address.and_then(|address| state.by_address.get(&address));
-        let oldest = match of_address {
-            Some(ids) if ids.len() >= self.shares.per_address => Some(state.longest_idle_of(ids)),
-            _ if state.members.len() >= self.shares.connections => Some(state.longest_idle(self.now())),
+        let oldest = match address.and_then(|address| state.by_address.get(&address)) {
+            Some(of_address) if of_address.places >= self.shares.per_address => {
+                Some(state.longest_idle_of(&of_address.ids))
+            }
+            _ if state.places >= self.shares.connections => Some(state.longest_idle(self.now())),
             _ => None,
         };
         if let Some(oldest) = oldest {
@@ -153,18 +158,16 @@ impl Crowd {
                 self.count(Ending::NoRoom);
                 return None;
             };
-            if let Some(member) = state.leave(oldest) {
-                member.end(Ending::NoRoom);
-            }
+            state.end(oldest);
         }
         state.entered += 1;
-        let id = state.entered;
-        let member = Arc::new(Member::new(Arc::clone(self), address));
-        state.members.insert(id, Arc::clone(&member));
+        let member = Arc::new(Member::new(Arc::clone(self), state.entered, address));
+        state.members.insert(member.id, Arc::clone(&member));
         if let Some(address) = address {
-            state.by_address.entry(address).or_default().push(id);
+            state.by_address.entry(address).or_default().ids.push(member.id);
         }
-        Some(Place { member, id })
+        state.places(address).for_each(|places| *places += 1);
+        Some(Place { member })
     }
 
     /// The figures of now. O(connections).
@@ -261,17 +264,31 @@ impl Crowd {
 }
 
 impl Connections {
+    /// The counts of places that a connection of this address has a part in.
+    fn places(&mut self, address: Option<IpAddr>) -> impl Iterator<Item = &mut usize> {
+        let of_address = address.and_then(|address| self.by_address.get_mut(&address));
+        std::iter::once(&mut self.places).chain(of_address.map(|each| &mut each.places))
+    }
+
     fn leave(&mut self, id: u64) -> Option<Arc<Member>> {
         let member = self.members.remove(&id)?;
+        let held = member.streams.load(Ordering::Relaxed).max(1);
+        self.places(member.address).for_each(|places| *places -= held);
         if let Some(address) = member.address
-            && let Some(ids) = self.by_address.get_mut(&address)
+            && let Some(of_address) = self.by_address.get_mut(&address)
         {
-            ids.retain(|each| *each != id);
-            if ids.is_empty() {
+            of_address.ids.retain(|each| *each != id);
+            if of_address.ids.is_empty() {
                 self.by_address.remove(&address);
             }
         }
         Some(member)
+    }
+
+    fn end(&mut self, id: u64) {
+        if let Some(member) = self.leave(id) {
+            member.end(Ending::NoRoom);
+        }
     }
 
     fn longest_idle_of(&self, ids: &[u64]) -> Option<u64> {
@@ -312,7 +329,6 @@ impl Connections {
 #[derive(Debug)]
 pub struct Place {
     member: Arc<Member>,
-    id: u64,
 }
 
 impl Place {
@@ -325,9 +341,25 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let crowd = &self.member.crowd;
-        crowd.lock().leave(self.id);
+        crowd.lock().leave(self.member.id);
         if crowd.is_stopping() {
             crowd.left.notify_one();
+        }
+    }
+}
+
+/// The place of a stream of HTTP/2, which it leaves when this is dropped.
+#[derive(Debug)]
+pub struct StreamPlace(Arc<Member>);
+
+impl Drop for StreamPlace {
+    fn drop(&mut self) {
+        let Self(member) = self;
+        let mut state = member.crowd.lock();
+        let others = member.streams.load(Ordering::Relaxed) - 1;
+        member.streams.store(others, Ordering::Relaxed);
+        if others > 0 && state.members.contains_key(&member.id) {
+            state.places(member.address).for_each(|places| *places -= 1);
         }
     }
 }
@@ -336,7 +368,10 @@ impl Drop for Place {
 #[derive(Debug)]
 pub struct Member {
     crowd: Arc<Crowd>,
+    id: u64,
     address: Option<IpAddr>,
+    /// Streams of HTTP/2 that have begun and not ended. It changes while the crowd is locked.
+    streams: AtomicUsize,
     is_http2: AtomicBool,
     /// Requests that are not answered completely; those that have begun; those that ended.
     open: AtomicUsize,
@@ -358,11 +393,10 @@ pub struct Member {
     arrived: AtomicU64,
     /// When the client was last active: opened the connection, sent as fast as it has to, read, or was answered.
     active: AtomicU64,
-    /// What the client has not read, and when it last read; answers that are made; and streams that wait for room.
+    /// What the client has not read, and when it last read; and the answers that are made.
     unsent: AtomicUsize,
     read_at: AtomicU64,
-    making: AtomicUsize,
-    room: Notify,
+    room: Room,
     /// Requests that were given up, less those that were answered.
     given_up: AtomicUsize,
     /// Why it is to end, once it is.
@@ -372,11 +406,13 @@ pub struct Member {
 }
 
 impl Member {
-    fn new(crowd: Arc<Crowd>, address: Option<IpAddr>) -> Self {
+    fn new(crowd: Arc<Crowd>, id: u64, address: Option<IpAddr>) -> Self {
         let now = crowd.now();
         Member {
             crowd,
+            id,
             address,
+            streams: AtomicUsize::new(0),
             is_http2: AtomicBool::new(false),
             open: AtomicUsize::new(0),
             begun: AtomicU64::new(0),
@@ -391,13 +427,39 @@ impl Member {
             active: AtomicU64::new(now),
             unsent: AtomicUsize::new(0),
             read_at: AtomicU64::new(now),
-            making: AtomicUsize::new(0),
-            room: Notify::new(),
+            room: Room::default(),
             given_up: AtomicUsize::new(0),
             ending: AtomicU8::new(0),
             waker: AtomicWaker::new(),
             fault: OnceLock::new(),
         }
+    }
+
+    /// Takes a place for a stream of HTTP/2; the first one has that of its connection. None if there is no place, and no
+    /// other connection is idle, or the address has its share: then its other streams have to end before.
+    ///
+    /// Complexity as of [`Crowd::enter`].
+    pub fn begin_stream(self: &Arc<Self>) -> Option<StreamPlace> {
+        let crowd = &self.crowd;
+        let mut state = crowd.lock();
+        if !state.members.contains_key(&self.id) {
+            return None; // it is to end
+        }
+        let streams = self.streams.load(Ordering::Relaxed);
+        if streams > 0 {
+            let of_address = self.address.and_then(|address| state.by_address.get(&address));
+            if of_address.is_some_and(|of_address| of_address.places >= crowd.shares.per_address) {
+                return None;
+            }
+            if state.places >= crowd.shares.connections {
+                self.touch(Instant::now()); // others have been idle for longer
+                let oldest = state.longest_idle(crowd.now()).filter(|oldest| *oldest != self.id)?;
+                state.end(oldest);
+            }
+            state.places(self.address).for_each(|places| *places += 1);
+        }
+        self.streams.store(streams + 1, Ordering::Relaxed);
+        Some(StreamPlace(Arc::clone(self)))
     }
 
     /// Notes that a request begins. The connection is not idle until the value is dropped.
@@ -537,36 +599,27 @@ impl Member {
         if total > self.crowd.shares.soft_unsent() {
             self.crowd.relieve(self);
         }
-        Unsent { member: Arc::clone(self), size }
+        Unsent::new(Arc::clone(self), size)
     }
 
-    /// Begins to make the answer of a stream of HTTP/2, if the client may have another one in memory.
-    pub(crate) fn begin_answer(&self) -> bool {
-        let begin = |making: usize| {
-            let expected = self.unsent.load(Ordering::Acquire) + making * EXPECTED_BYTES;
-            (expected < MAX_UNREAD_BYTES).then_some(making + 1)
-        };
-        self.making.fetch_update(Ordering::AcqRel, Ordering::Acquire, begin).is_ok()
-    }
-
-    /// The same, once it may.
-    pub(crate) async fn more_room(&self) {
-        let _awaited = Awaited::new(self);
-        loop {
-            let mut less = pin!(self.room.notified());
-            less.as_mut().enable();
-            if self.begin_answer() {
-                self.room.notify_one(); // there may be room for the next as well
-                return;
-            }
-            less.await;
+    /// Notes that the client has read so many bytes, or will not.
+    pub(crate) fn let_go(&self, size: usize) {
+        let left = |unsent: usize| unsent.checked_sub(size);
+        // Otherwise it was written off when its connection was ended.
+        if self.unsent.fetch_update(Ordering::AcqRel, Ordering::Relaxed, left).is_ok() {
+            self.crowd.unsent.fetch_sub(size, Ordering::AcqRel);
         }
+        self.room.notify();
     }
 
-    /// Notes that such an answer is made, and counted by [`Member::hold`], or not needed any more.
-    pub(crate) fn end_answer(&self) {
-        self.making.fetch_sub(1, Ordering::AcqRel);
-        self.room.notify_one();
+    /// What the client has not read, in bytes.
+    pub(crate) fn unsent(&self) -> usize {
+        self.unsent.load(Ordering::Acquire)
+    }
+
+    /// The answers that are made for streams of HTTP/2.
+    pub(crate) fn room(&self) -> &Room {
+        &self.room
     }
 
     /// Lets the connection end, as soon as it is polled.
@@ -594,27 +647,11 @@ impl Member {
     }
 }
 
-/// Something that waits for the client of a connection, until it is dropped.
-struct Awaited<'a>(&'a Member);
-
-impl<'a> Awaited<'a> {
-    fn new(member: &'a Member) -> Self {
-        member.await_client(true);
-        Self(member)
-    }
-}
-
-impl Drop for Awaited<'_> {
-    fn drop(&mut self) {
-        self.0.await_client(false);
-    }
-}
-
 impl Default for Member {
     /// The only connection of a server without limits.
     fn default() -> Self {
         let shares = Shares { connections: usize::MAX, per_address: usize::MAX, unsent: usize::MAX };
-        Member::new(Crowd::new(shares, Arc::default()), None)
+        Member::new(Crowd::new(shares, Arc::default()), 0, None)
     }
 }
 
@@ -655,32 +692,5 @@ impl Drop for Open {
         if member.is_held_back.load(Ordering::Acquire) || (was_open == 1 && member.is_http2.load(Ordering::Relaxed)) {
             member.waker.wake();
         }
-    }
-}
-
-/// Bytes in memory that a client has not read.
-#[derive(Debug)]
-pub struct Unsent {
-    member: Arc<Member>,
-    size: usize,
-}
-
-impl Unsent {
-    /// Splits off so many bytes.
-    pub(crate) fn split(&mut self, size: usize) -> Unsent {
-        let size = size.min(self.size);
-        self.size -= size;
-        Unsent { member: Arc::clone(&self.member), size }
-    }
-}
-
-impl Drop for Unsent {
-    fn drop(&mut self) {
-        let left = |unsent: usize| unsent.checked_sub(self.size);
-        // Otherwise it was written off when its connection was ended.
-        if self.member.unsent.fetch_update(Ordering::AcqRel, Ordering::Relaxed, left).is_ok() {
-            self.member.crowd.unsent.fetch_sub(self.size, Ordering::AcqRel);
-        }
-        self.member.room.notify_one();
     }
 }

@@ -16,13 +16,19 @@ use http::{HeaderValue, Response, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::rt::Executor;
+use tokio::sync::Notify;
 
-use crate::crowd::{Ending, Member, Open, Unsent};
+use crate::crowd::{Ending, Member, Open, StreamPlace};
 use crate::pace::{Pace, Rate};
 use crate::problem::Error;
 
 /// What hyper gets at once of a response over HTTP/2.
 const SLICE_BYTES: usize = 16 << 10;
+
+/// From this on, what a client of HTTP/2 has not read lets its other streams wait: each of a hundred could have a long answer
+/// in memory. An answer that is being made counts as so many bytes.
+const MAX_UNREAD_BYTES: usize = 1 << 20;
+const EXPECTED_BYTES: usize = 128 << 10;
 
 tokio::task_local! {
     /// The stream of HTTP/2 that is being polled.
@@ -52,11 +58,17 @@ pub(crate) struct Held {
     parts: Option<UnsyncBoxBody<Bytes, Error>>,
     stream: Option<Arc<Progress>>,
     open: Open,
+    _place: Option<Arc<StreamPlace>>,
 }
 
 impl Held {
     /// A response, whose body is left out if it is one to HEAD.
-    pub(crate) fn response(response: Response<Answer>, is_head: bool, open: Open) -> Response<Held> {
+    pub(crate) fn response(
+        response: Response<Answer>,
+        is_head: bool,
+        open: Open,
+        place: Option<Arc<StreamPlace>>,
+    ) -> Response<Held> {
         let (mut head, body) = response.into_parts();
         let (mut next, mut parts) = match body {
             Answer::Whole(bytes) => (bytes, None),
@@ -73,7 +85,7 @@ impl Held {
         if let Some(stream) = &stream {
             stream.end_answer(open.member());
         }
-        Response::from_parts(head, Held { next, unsent, parts, stream, open })
+        Response::from_parts(head, Held { next, unsent, parts, stream, open, _place: place })
     }
 
     fn slice(&mut self) -> Slice {
@@ -163,10 +175,96 @@ pub(crate) async fn room(member: &Member) {
     if stream.is_making.load(Ordering::Acquire) {
         return;
     }
-    if !member.begin_answer() {
-        Box::pin(member.more_room()).await; // each request would have space for it
+    if !member.room().begin(member) {
+        Box::pin(member.room().more(member)).await; // each request would have space for it
     }
     stream.is_making.store(true, Ordering::Release);
+}
+
+/// Bytes in memory that a client has not read.
+#[derive(Debug)]
+pub struct Unsent {
+    member: Arc<Member>,
+    size: usize,
+}
+
+impl Unsent {
+    /// Bytes that the member has counted.
+    pub(crate) fn new(member: Arc<Member>, size: usize) -> Self {
+        Unsent { member, size }
+    }
+
+    /// Splits off so many bytes.
+    fn split(&mut self, size: usize) -> Unsent {
+        let size = size.min(self.size);
+        self.size -= size;
+        Unsent { member: Arc::clone(&self.member), size }
+    }
+}
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        self.member.let_go(self.size);
+    }
+}
+
+/// How many answers to a client of HTTP/2 are made, and the streams that wait until another one may be.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    making: AtomicUsize,
+    less: Notify,
+}
+
+impl Room {
+    /// Begins to make an answer, if the client may have another one in memory.
+    fn begin(&self, member: &Member) -> bool {
+        let begin = |making: usize| {
+            let expected = member.unsent() + making * EXPECTED_BYTES;
+            (expected < MAX_UNREAD_BYTES).then_some(making + 1)
+        };
+        self.making.fetch_update(Ordering::AcqRel, Ordering::Acquire, begin).is_ok()
+    }
+
+    /// The same, once it may.
+    async fn more(&self, member: &Member) {
+        let _awaited = Awaited::new(member);
+        loop {
+            let mut less = pin!(self.less.notified());
+            less.as_mut().enable();
+            if self.begin(member) {
+                self.less.notify_one(); // there may be room for the next as well
+                return;
+            }
+            less.await;
+        }
+    }
+
+    /// Notes that an answer is made, and counted by [`Member::hold`], or not needed any more.
+    fn end(&self) {
+        self.making.fetch_sub(1, Ordering::AcqRel);
+        self.less.notify_one();
+    }
+
+    /// Notes that the client has read something.
+    pub(crate) fn notify(&self) {
+        self.less.notify_one();
+    }
+}
+
+/// Something that waits for the client of a connection, until it is dropped.
+struct Awaited<'a>(&'a Member);
+
+impl<'a> Awaited<'a> {
+    fn new(member: &'a Member) -> Self {
+        member.await_client(true);
+        Self(member)
+    }
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        self.0.await_client(false);
+    }
 }
 
 /// How far the response of a stream of HTTP/2 is.
@@ -183,7 +281,7 @@ struct Progress {
 impl Progress {
     fn end_answer(&self, member: &Member) {
         if self.is_making.swap(false, Ordering::AcqRel) {
-            member.end_answer();
+            member.room().end();
         }
     }
 }
@@ -207,9 +305,10 @@ where
 {
     fn execute(&self, stream: F) {
         let (member, pace) = (Arc::clone(&self.member), Pace::new(self.rate));
+        let progress = Arc::new(Progress::default());
+        // Boxed, since the task would have room for it twice.
+        let mut stream = Box::pin(STREAM.scope(Arc::clone(&progress), stream));
         tokio::spawn(async move {
-            let progress = Arc::new(Progress::default());
-            let mut stream = pin!(STREAM.scope(Arc::clone(&progress), stream));
             let mut reading = Reading { member, progress, pace, is_awaited: false };
             poll_fn(|cx| match stream.as_mut().poll(cx) {
                 Poll::Ready(()) => Poll::Ready(()),

@@ -1,6 +1,5 @@
 //! Connections by hyper: HTTP/1.1 and HTTP/2 on the sockets that are given, until the server is to stop.
 
-use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -24,7 +23,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::time::{sleep, timeout};
 
 use crate::budget::{Arriving, Received};
-use crate::crowd::{Crowd, Figures, Member, Shares};
+use crate::crowd::{Crowd, Ending, Figures, Member, Open, Shares, StreamPlace};
 use crate::framing::{Limits, Malformed, is_host, is_method, is_target};
 use crate::guard::{Deadlines, Guarded, Stream};
 use crate::origins::{Origins, Refusal, Source};
@@ -92,6 +91,17 @@ pub enum Listener {
     Tls(TcpListener, Arc<Tls>),
     /// Of a path.
     Unix(UnixListener),
+}
+
+/// A request whose head has arrived.
+struct Arrived {
+    head: Result<Parts, Box<(Problem, Option<Parts>)>>,
+    body: Incoming,
+    version: Version,
+    is_head: bool,
+    number: u64,
+    open: Open,
+    place: Option<Arc<StreamPlace>>,
 }
 
 /// A server, which runs where [`Server::serve`] is polled.
@@ -198,7 +208,8 @@ impl<S: Service> Server<S> {
         let (server, of_request) = (Arc::clone(self), Arc::clone(member));
         let mut service = service_fn(move |request| {
             let (server, member) = (Arc::clone(&server), Arc::clone(&of_request));
-            async move { Ok::<_, Infallible>(server.respond(request, client, &member).await) }
+            let arrived = server.take(request, &member);
+            async move { Ok::<_, h2::Error>(server.respond(arrived?, client, &member).await) }
         });
         loop {
             let arrived = poll_fn(|cx| match self.crowd.is_stopping() {
@@ -251,22 +262,32 @@ impl<S: Service> Server<S> {
         }
     }
 
-    async fn respond(
-        &self,
-        request: Request<Incoming>,
-        client: Option<SocketAddr>,
-        member: &Arc<Member>,
-    ) -> Response<Held> {
-        let mut open = member.begin();
-        let number = member.next_request();
-        let is_head = request.method() == Method::HEAD;
+    /// Checks the head of a request, so that one which is not answered holds none while its stream waits.
+    ///
+    /// # Errors
+    /// REFUSED_STREAM if there is no place for the stream: the client may send it again.
+    fn take(&self, request: Request<Incoming>, member: &Arc<Member>) -> Result<Arrived, h2::Error> {
+        let place = match request.version() {
+            Version::HTTP_2 => Some(member.begin_stream().map(Arc::new).ok_or_else(|| {
+                self.crowd.count(Ending::NoRoom);
+                h2::Reason::REFUSED_STREAM
+            })?),
+            _ => None,
+        };
+        let (open, number) = (member.begin(), member.next_request());
         let (head, body) = request.into_parts();
-        let (version, is_sized) = (head.version, body.size_hint().exact().is_some());
-        let mut response = match self.admit(head, number, member) {
+        let (version, is_head) = (head.version, head.method == Method::HEAD);
+        Ok(Arrived { head: self.admit(head, number, member), body, version, is_head, number, open, place })
+    }
+
+    async fn respond(&self, arrived: Arrived, client: Option<SocketAddr>, member: &Arc<Member>) -> Response<Held> {
+        let Arrived { head, body, version, is_head, number, mut open, place } = arrived;
+        let is_sized = body.size_hint().exact().is_some();
+        let mut response = match head {
             Err(refused) => self.refuse(&refused.0, refused.1.as_ref(), client),
             Ok(head) => {
                 let deadlines = &self.rules.deadlines;
-                let body = Received::new(body, (version == Version::HTTP_2).then_some(deadlines.drain));
+                let body = Received::new(body, place.clone().map(|place| (deadlines.drain, place)));
                 let body = Arriving::new(body, deadlines.body, deadlines.body_whole, Arc::clone(member));
                 if body.is_end_stream() {
                     room(member).await; // others wait with their bodies: windows are shared
@@ -290,7 +311,7 @@ impl<S: Service> Server<S> {
             *response.version_mut() = version; // otherwise hyper adds that the connection is kept, to please the client
         }
         open.answer();
-        Held::response(response, is_head, open)
+        Held::response(response, is_head, open, place)
     }
 
     fn refuse(&self, problem: &Problem, head: Option<&Parts>, client: Option<SocketAddr>) -> Response<Answer> {
@@ -305,7 +326,7 @@ impl<S: Service> Server<S> {
             return Err(Box::new((Problem::malformed(fault), None)));
         }
         if head.version == Version::HTTP_2
-            && let Err(fault) = check_head(&head)
+            && let Err(fault) = check_head(&head, self.rules.limits.fields)
         {
             return Err(Box::new((Problem::malformed(fault), None)));
         }
@@ -332,8 +353,11 @@ impl<S: Service> Server<S> {
     }
 }
 
-/// Checks of a head of HTTP/2 what [`crate::framing`] checks of others: it names one host, and is no CONNECT.
-fn check_head(head: &Parts) -> Result<(), Malformed> {
+/// Checks of a head of HTTP/2 what [`crate::framing`] checks of others: it has few fields, names one host, and is no CONNECT.
+fn check_head(head: &Parts, max_fields: usize) -> Result<(), Malformed> {
+    if head.headers.len() > max_fields {
+        return Err(Malformed::TooManyFields(max_fields));
+    }
     match head.method.as_str() {
         "CONNECT" => return Err(Malformed::Connect),
         method if !is_method(method) => return Err(Malformed::Method),
@@ -409,7 +433,9 @@ fn http2_builder(rules: &Rules, streams: Streams) -> http2::Builder<Streams> {
     let mut builder = http2::Builder::new(streams);
     builder
         .timer(TokioTimer::new())
-        .max_concurrent_streams(MAX_STREAMS)
+        .max_concurrent_streams(
+            u32::try_from(rules.shares.per_address).map_or(MAX_STREAMS, |most| most.min(MAX_STREAMS)),
+        )
         .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
         .max_header_list_size(u32::try_from(rules.limits.head_bytes).unwrap_or(u32::MAX))
         .initial_stream_window_size(STREAM_WINDOW)

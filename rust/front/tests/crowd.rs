@@ -47,6 +47,32 @@ async fn the_longest_idle_connection_makes_room_and_one_that_works_never_does() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stream_beside_another_has_the_place_of_a_connection() {
+    let crowd = crowd(5, 4, 1000);
+    let (own, idle) = (enter(&crowd, ONE), enter(&crowd, OTHER));
+    let first = own.member().begin_stream();
+    let second = own.member().begin_stream();
+    let third = own.member().begin_stream();
+    assert!(first.is_some() && second.is_some() && third.is_some());
+    let last = enter(&crowd, ONE); // five places are taken, and four of them by one address
+    assert!(own.member().begin_stream().is_none(), "its address has its share");
+    assert!(last.member().begin_stream().is_some(), "the first stream has the place of its connection");
+    advance(SECOND).await;
+    let _of_idle = idle.member().begin_stream();
+    let work = (own.member().begin(), last.member().begin());
+    assert!(idle.member().begin_stream().is_none(), "no other connection is idle");
+    drop(work);
+    advance(SECOND).await;
+    assert!(idle.member().begin_stream().is_some());
+    let ended: Vec<bool> = [&own, &idle, &last].map(|place| place.member().is_ended()).into();
+    assert_eq!(ended, [true, false, false], "one with as many places as it has streams made room");
+    drop((second, third));
+    let others: Vec<_> = (0..2).map(|_| enter(&crowd, None)).collect();
+    assert!(others.iter().all(|place| !place.member().is_ended()) && !last.member().is_ended());
+    assert!(own.member().begin_stream().is_none(), "it has ended");
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_address_has_a_share() {
     let crowd = crowd(10, 2, 1000);
     let others: Vec<_> = (0..4).map(|_| enter(&crowd, None)).collect();

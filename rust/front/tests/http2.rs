@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use coregw_front::budget::{Arriving, Budget, Capacity, read_whole};
+use coregw_front::crowd::Shares;
 use coregw_front::guard::Deadlines;
 use coregw_front::pace::Rate;
 use coregw_front::problem::Codes;
@@ -70,9 +71,15 @@ async fn connect(settings: &[u8]) -> Client {
 
 /// The same, of a server that takes so long over the rest of a body.
 async fn connect_with(settings: &[u8], drain: Duration) -> Client {
+    connect_to(settings, drain, rules(SOON).shares).await
+}
+
+/// The same, of a server with so much for its connections.
+async fn connect_to(settings: &[u8], drain: Duration, shares: Shares) -> Client {
     let rate = Rate { bytes_per_second: 1000, grace: SHORT, pause: SHORT };
     let base = rules(SOON);
-    let rules = Rules { deadlines: Deadlines { head: SHORT, body: rate, read: rate, drain, ..base.deadlines }, ..base };
+    let deadlines = Deadlines { head: SHORT, body: rate, read: rate, drain, ..base.deadlines };
+    let rules = Rules { deadlines, shares, ..base };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let budget = Budget::new(Capacity { total: MIB, per_address: MIB, largest: MIB }, Arc::default());
@@ -188,6 +195,50 @@ async fn streams_beyond_the_most_are_refused() {
         }
     };
     timeout(SOON, beginning).await.expect("all begin");
+}
+
+#[tokio::test]
+async fn a_stream_without_a_place_is_refused_and_places_are_free_again() {
+    let mut client = connect_to(&[], SHORT, Shares { connections: 3, per_address: 3, unsent: MIB }).await;
+    // MAX_CONCURRENT_STREAMS is setting 3.
+    let three = [0, 3, 0, 0, 0, 3];
+    assert!(client.find(|kind, _, payload| kind == SETTINGS && payload.chunks(6).any(|each| each == three)).await);
+    let mut other = TcpStream::connect(client.stream.peer_addr().expect("an address")).await.expect("a connection");
+    other.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.expect("room");
+    other.write_all(&frame(SETTINGS, 0, 0, &[])).await.expect("room");
+    assert!(find(&mut other, |kind, _, _| kind == SETTINGS).await);
+    for stream in [1, 3] {
+        client.send(HEADERS, END_HEADERS | END_STREAM, stream, &head(GET, OTHER)).await.expect("room");
+    }
+    let beginning = async {
+        while client.server.figures().requests < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, beginning).await.expect("both begin");
+    client.send(HEADERS, END_HEADERS | END_STREAM, 5, &head(GET, OTHER)).await.expect("room");
+    // REFUSED_STREAM is error number 7.
+    assert!(client.find(|kind, stream, payload| (kind, stream, payload) == (RST_STREAM, 5, &[0, 0, 0, 7])).await);
+    assert_eq!(client.server.figures().no_room, 1);
+    client.send(RST_STREAM, 0, 3, &[0, 0, 0, 8]).await.expect("room");
+    let ending = async {
+        while client.server.figures().requests > 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, ending).await.expect("one ends");
+    client.send(HEADERS, END_HEADERS | END_STREAM, 7, &head(GET, ROOT)).await.expect("room");
+    assert!(client.find(|kind, stream, _| (kind, stream) == (HEADERS, 7)).await);
+}
+
+#[tokio::test]
+async fn a_head_of_many_fields_is_refused() {
+    let mut client = connect(&[]).await;
+    let many = [head(GET, ROOT), [0x00, 1, b'x', 1, b'y'].repeat(101)].concat();
+    client.send(HEADERS, END_HEADERS | END_STREAM, 1, &many).await.expect("room");
+    // Status 431 is a literal value of name 8 of the static table, by Huffman's code or not.
+    let status = |payload: &[u8]| payload.first() == Some(&0x08) || payload.first() == Some(&0x48);
+    assert!(client.find(|kind, stream, payload| (kind, stream) == (HEADERS, 1) && status(payload)).await);
 }
 
 #[tokio::test]

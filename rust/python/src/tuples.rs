@@ -181,7 +181,7 @@ pub static FRONT_FIGURES: NamedTuple = NamedTuple::new(
         ("requests", "Requests that are not answered completely."),
         ("unsent_bytes", "Bytes of answers that clients have not read."),
         ("buffered_bytes", "Bytes of the bodies of hot requests."),
-        ("no_room", "Connections that were closed to make room, or not taken."),
+        ("no_room", "Connections that were closed to make room, or not taken, and streams that were refused."),
         ("unread_responses", "Connections whose clients read nothing when memory was short."),
         ("slow_reader", "Connections whose clients read too slowly."),
         ("floods", "Connections whose clients gave up one request after the other."),
