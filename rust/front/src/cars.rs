@@ -15,9 +15,9 @@ use http::{HeaderValue, Response};
 
 use crate::content::{Chunk, Chunks, PartSource, UnreadCount, first_of};
 use crate::counts::{Event, Logged, RequestLog};
+use crate::crowd::Unsent;
 use crate::problem::Problem;
 use crate::reads::{Failure, FoundPage, HeldPayload, MAX_MERGED_PAGES, Reply, SMALL_PAYLOAD_BYTES};
-use crate::responses::Unsent;
 use crate::server::Answer;
 
 /// The size of a block's head, about.

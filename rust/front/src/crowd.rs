@@ -17,8 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::framing::Malformed;
-use crate::peers::Proxies;
-use crate::responses::{Room, Unsent};
+use crate::peers::{Proxies, Shares};
 
 /// After this time idle connections are looked for again, when there was none, or too much was unread.
 const BUSY_MILLIS: u64 = 50;
@@ -26,30 +25,6 @@ const BUSY_MILLIS: u64 = 50;
 const STALLED_MILLIS: u64 = 500;
 /// Requests that a client may give up in a row, before they are answered: each costs more than it costs the client.
 const MAX_GIVEN_UP: usize = 200;
-
-/// What all connections share.
-#[derive(Debug, Clone, Copy)]
-pub struct Shares {
-    /// Connections at once.
-    pub connections: usize,
-    /// Those of one address.
-    pub per_address: usize,
-    /// Bytes of responses in memory that clients have not read. From two thirds of it on, stalled clients have to go.
-    pub unsent: usize,
-}
-
-impl Shares {
-    /// What may be unread without anybody having to go.
-    fn soft_unsent(&self) -> usize {
-        self.unsent - self.unsent / 3
-    }
-
-    /// What one address may have of `unsent` before others have to go: as much of it as of the connections.
-    fn unsent_per_address(&self) -> usize {
-        let share = self.unsent as u128 * self.per_address as u128 / self.connections.max(1) as u128;
-        usize::try_from(share).unwrap_or(usize::MAX)
-    }
-}
 
 /// Why the server ends a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -393,10 +368,10 @@ pub struct Member {
     arrived: AtomicU64,
     /// When the client was last active: opened the connection, sent as fast as it has to, read, or was answered.
     active: AtomicU64,
-    /// What the client has not read, and when it last read; and the answers that are made.
+    /// What the client has not read, and when it last read; and the streams that wait for it to be less.
     unsent: AtomicUsize,
     read_at: AtomicU64,
-    room: Room,
+    less_unsent: Notify,
     /// Requests that were given up, less those that were answered.
     given_up: AtomicUsize,
     /// Why it is to end, once it is.
@@ -427,7 +402,7 @@ impl Member {
             active: AtomicU64::new(now),
             unsent: AtomicUsize::new(0),
             read_at: AtomicU64::new(now),
-            room: Room::default(),
+            less_unsent: Notify::new(),
             given_up: AtomicUsize::new(0),
             ending: AtomicU8::new(0),
             waker: AtomicWaker::new(),
@@ -599,17 +574,7 @@ impl Member {
         if total > self.crowd.shares.soft_unsent() {
             self.crowd.relieve(self);
         }
-        Unsent::new(Arc::clone(self), size)
-    }
-
-    /// Notes that the client has read so many bytes, or will not.
-    pub(crate) fn let_go(&self, size: usize) {
-        let left = |unsent: usize| unsent.checked_sub(size);
-        // Otherwise it was written off when its connection was ended.
-        if self.unsent.fetch_update(Ordering::AcqRel, Ordering::Relaxed, left).is_ok() {
-            self.crowd.unsent.fetch_sub(size, Ordering::AcqRel);
-        }
-        self.room.notify();
+        Unsent { member: Arc::clone(self), size }
     }
 
     /// What the client has not read, in bytes.
@@ -617,9 +582,9 @@ impl Member {
         self.unsent.load(Ordering::Acquire)
     }
 
-    /// The answers that are made for streams of HTTP/2.
-    pub(crate) fn room(&self) -> &Room {
-        &self.room
+    /// Notified when that may be less.
+    pub(crate) fn less_unsent(&self) -> &Notify {
+        &self.less_unsent
     }
 
     /// Lets the connection end, as soon as it is polled.
@@ -692,5 +657,32 @@ impl Drop for Open {
         if member.is_held_back.load(Ordering::Acquire) || (was_open == 1 && member.is_http2.load(Ordering::Relaxed)) {
             member.waker.wake();
         }
+    }
+}
+
+/// Bytes in memory that a client has not read.
+#[derive(Debug)]
+pub struct Unsent {
+    member: Arc<Member>,
+    size: usize,
+}
+
+impl Unsent {
+    /// Splits off so many bytes.
+    pub(crate) fn split(&mut self, size: usize) -> Unsent {
+        let size = size.min(self.size);
+        self.size -= size;
+        Unsent { member: Arc::clone(&self.member), size }
+    }
+}
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        let left = |unsent: usize| unsent.checked_sub(self.size);
+        // Otherwise it was written off when its connection was ended.
+        if self.member.unsent.fetch_update(Ordering::AcqRel, Ordering::Relaxed, left).is_ok() {
+            self.member.crowd.unsent.fetch_sub(self.size, Ordering::AcqRel);
+        }
+        self.member.less_unsent.notify_one();
     }
 }

@@ -1,4 +1,4 @@
-//! Clients as limits see them: what a share per address is counted under.
+//! Clients as limits see them: what they share, and what a share per address is counted under.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -83,4 +83,28 @@ fn as_bits(address: IpAddr) -> (u32, u128) {
 fn mask(size: u32, bits: u32) -> u128 {
     let all = u128::MAX >> (128 - size);
     all & !all.checked_shr(bits).unwrap_or(0)
+}
+
+/// What all connections share.
+#[derive(Debug, Clone, Copy)]
+pub struct Shares {
+    /// Connections at once.
+    pub connections: usize,
+    /// Those of one address.
+    pub per_address: usize,
+    /// Bytes of responses in memory that clients have not read. From two thirds of it on, stalled clients have to go.
+    pub unsent: usize,
+}
+
+impl Shares {
+    /// What may be unread without anybody having to go.
+    pub(crate) fn soft_unsent(&self) -> usize {
+        self.unsent - self.unsent / 3
+    }
+
+    /// What one address may have of `unsent` before others have to go: as much of it as of the connections.
+    pub(crate) fn unsent_per_address(&self) -> usize {
+        let share = self.unsent as u128 * self.per_address as u128 / self.connections.max(1) as u128;
+        usize::try_from(share).unwrap_or(usize::MAX)
+    }
 }

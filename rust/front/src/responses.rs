@@ -16,9 +16,8 @@ use http::{HeaderValue, Response, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::rt::Executor;
-use tokio::sync::Notify;
 
-use crate::crowd::{Ending, Member, Open, StreamPlace};
+use crate::crowd::{Ending, Member, Open, StreamPlace, Unsent};
 use crate::pace::{Pace, Rate};
 use crate::problem::Error;
 
@@ -175,44 +174,16 @@ pub(crate) async fn room(member: &Member) {
     if stream.is_making.load(Ordering::Acquire) {
         return;
     }
-    if !member.room().begin(member) {
-        Box::pin(member.room().more(member)).await; // each request would have space for it
+    if !stream.room.begin(member) {
+        Box::pin(stream.room.more(member)).await; // each request would have space for it
     }
     stream.is_making.store(true, Ordering::Release);
 }
 
-/// Bytes in memory that a client has not read.
-#[derive(Debug)]
-pub struct Unsent {
-    member: Arc<Member>,
-    size: usize,
-}
-
-impl Unsent {
-    /// Bytes that the member has counted.
-    pub(crate) fn new(member: Arc<Member>, size: usize) -> Self {
-        Unsent { member, size }
-    }
-
-    /// Splits off so many bytes.
-    fn split(&mut self, size: usize) -> Unsent {
-        let size = size.min(self.size);
-        self.size -= size;
-        Unsent { member: Arc::clone(&self.member), size }
-    }
-}
-
-impl Drop for Unsent {
-    fn drop(&mut self) {
-        self.member.let_go(self.size);
-    }
-}
-
-/// How many answers to a client of HTTP/2 are made, and the streams that wait until another one may be.
+/// How many answers to a client of HTTP/2 are made.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+struct Room {
     making: AtomicUsize,
-    less: Notify,
 }
 
 impl Room {
@@ -229,10 +200,10 @@ impl Room {
     async fn more(&self, member: &Member) {
         let _awaited = Awaited::new(member);
         loop {
-            let mut less = pin!(self.less.notified());
+            let mut less = pin!(member.less_unsent().notified());
             less.as_mut().enable();
             if self.begin(member) {
-                self.less.notify_one(); // there may be room for the next as well
+                member.less_unsent().notify_one(); // there may be room for the next as well
                 return;
             }
             less.await;
@@ -240,14 +211,9 @@ impl Room {
     }
 
     /// Notes that an answer is made, and counted by [`Member::hold`], or not needed any more.
-    fn end(&self) {
+    fn end(&self, member: &Member) {
         self.making.fetch_sub(1, Ordering::AcqRel);
-        self.less.notify_one();
-    }
-
-    /// Notes that the client has read something.
-    pub(crate) fn notify(&self) {
-        self.less.notify_one();
+        member.less_unsent().notify_one();
     }
 }
 
@@ -270,6 +236,7 @@ impl Drop for Awaited<'_> {
 /// How far the response of a stream of HTTP/2 is.
 #[derive(Debug, Default)]
 struct Progress {
+    room: Arc<Room>,
     /// Whether it is being made, and counts as [`room`] says.
     is_making: AtomicBool,
     /// Whether hyper has some of it that the client does not take.
@@ -281,7 +248,7 @@ struct Progress {
 impl Progress {
     fn end_answer(&self, member: &Member) {
         if self.is_making.swap(false, Ordering::AcqRel) {
-            member.room().end();
+            self.room.end(member);
         }
     }
 }
@@ -291,11 +258,12 @@ impl Progress {
 pub(crate) struct Streams {
     member: Arc<Member>,
     rate: Rate,
+    room: Arc<Room>,
 }
 
 impl Streams {
     pub(crate) fn new(member: Arc<Member>, rate: Rate) -> Self {
-        Streams { member, rate }
+        Streams { member, rate, room: Arc::default() }
     }
 }
 
@@ -305,7 +273,7 @@ where
 {
     fn execute(&self, stream: F) {
         let (member, pace) = (Arc::clone(&self.member), Pace::new(self.rate));
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(Progress { room: Arc::clone(&self.room), ..Progress::default() });
         // Boxed, since the task would have room for it twice.
         let mut stream = Box::pin(STREAM.scope(Arc::clone(&progress), stream));
         tokio::spawn(async move {

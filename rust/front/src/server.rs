@@ -23,11 +23,11 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::time::{sleep, timeout};
 
 use crate::budget::{Arriving, Received};
-use crate::crowd::{Crowd, Ending, Figures, Member, Open, Shares, StreamPlace};
+use crate::crowd::{Crowd, Ending, Figures, Member, Open, StreamPlace};
 use crate::framing::{Limits, Malformed, is_host, is_method, is_target};
 use crate::guard::{Deadlines, Guarded, Stream};
 use crate::origins::{Origins, Refusal, Source};
-use crate::peers::Proxies;
+use crate::peers::{Proxies, Shares};
 use crate::problem::{Codes, Problem};
 use crate::responses::{Held, Streams, room};
 use crate::tls::Tls;

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use coregw_front::crowd::{Crowd, Figures, Place, Shares};
-use coregw_front::peers::Proxies;
+use coregw_front::crowd::{Crowd, Figures, Place};
+use coregw_front::peers::{Proxies, Shares};
 use tokio::time::advance;
 
 const ONE: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)));

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use coregw_front::budget::{Arriving, Budget, Capacity, read_whole};
-use coregw_front::crowd::Shares;
 use coregw_front::guard::Deadlines;
 use coregw_front::pace::Rate;
+use coregw_front::peers::Shares;
 use coregw_front::problem::Codes;
 use coregw_front::server::{Answer, Listener, Rules, Server, Service};
 use http::{Method, Request, Response};

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use coregw_front::crowd::Shares;
 use coregw_front::framing::Limits;
 use coregw_front::guard::Deadlines;
 use coregw_front::origins::Origins;
 use coregw_front::pace::Rate;
+use coregw_front::peers::Shares;
 use coregw_front::problem::Codes;
 use coregw_front::server::Rules;
 
