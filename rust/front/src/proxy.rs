@@ -23,7 +23,8 @@ use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::sync;
+use tokio::time::{Instant, Sleep, sleep, timeout_at};
 
 use crate::budget::{Arriving, Broken};
 use crate::problem::{Codes, Error, Problem};
@@ -62,6 +63,8 @@ pub struct Upstream {
     path: PathBuf,
     idle: Mutex<Vec<Idle>>,
     max_idle: Duration,
+    /// Whose turn it is to connect: in the order of requests, also while the server's queue is full.
+    turn: sync::Mutex<()>,
 }
 
 struct Idle {
@@ -90,7 +93,7 @@ impl From<Unanswered> for Problem {
 impl Upstream {
     /// A server at `path`, which closes connections that are idle for more than `max_idle`; they are left before.
     pub fn new(path: PathBuf, max_idle: Duration) -> Arc<Self> {
-        Arc::new(Upstream { path, idle: Mutex::default(), max_idle })
+        Arc::new(Upstream { path, idle: Mutex::default(), max_idle, turn: sync::Mutex::default() })
     }
 
     /// Sends a request of a client on, and returns the response once its head has arrived.
@@ -156,6 +159,7 @@ impl Upstream {
 
     async fn connect(&self) -> io::Result<Link> {
         let until = Instant::now() + FULL_QUEUE;
+        let turn = timeout_at(until, self.turn.lock()).await.map_err(|_| io::ErrorKind::TimedOut)?;
         let stream = loop {
             match UnixStream::connect(&self.path).await {
                 // Its queue of connections is full, as many streams of HTTP/2 may need one at once.
@@ -165,6 +169,7 @@ impl Upstream {
                 found => break found?,
             }
         };
+        drop(turn);
         let mut builder = http1::Builder::new();
         let handshake = builder.max_buf_size(BUFFER_BYTES).handshake(TokioIo::new(Pipe(stream)));
         let (sender, connection) = handshake.await.map_err(io::Error::other)?;

@@ -317,26 +317,35 @@ async fn without_an_answer_the_gateway_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_server_that_has_not_accepted_the_last_connections_yet_is_waited_for() {
+async fn a_server_that_has_not_accepted_the_last_connections_yet_is_waited_for_in_turn() {
     let running = start("queue").await;
     SockRef::from(&running.listener).listen(0).expect("a shorter queue");
     let path = running.folder.join("socket");
     let first = UnixStream::connect(&path).await.expect("a place in the queue");
     assert!(UnixStream::connect(&path).await.is_err(), "the queue is full");
-    let mut client = running.connect(GET).await;
-    let beginning = async {
-        while running.server.figures().requests == 0 {
-            tokio::task::yield_now().await; // it connects in the poll that begins it
-        }
-    };
-    timeout(SOON, beginning).await.expect("it begins");
+    let mut clients = Vec::new();
+    for number in 0..6 {
+        clients.push(running.connect(format!("GET /{number} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).await);
+        let beginning = async {
+            while running.server.figures().requests <= number {
+                tokio::task::yield_now().await; // it takes its turn in the poll that begins it
+            }
+        };
+        timeout(SOON, beginning).await.expect("it begins");
+    }
     drop(first);
     running.listener.accept().await.expect("the first");
-    let mut stream = running.accept().await;
-    stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok").await.expect("it is read");
-    let mut received = [0; 15];
-    timeout(SOON, client.read_exact(&mut received)).await.expect("an answer").expect("all of it");
-    assert_eq!(&received, b"HTTP/1.1 200 OK");
+    for (number, client) in clients.iter_mut().enumerate() {
+        let (mut stream, _) = timeout(SOON, running.listener.accept()).await.expect("its turn").expect("a connection");
+        let mut target = [0; 7];
+        timeout(SOON, stream.read_exact(&mut target)).await.expect("a request").expect("its line");
+        assert_eq!(target, format!("GET /{number} ").as_bytes());
+        let answer = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
+        stream.write_all(answer).await.expect("it is read");
+        let mut received = [0; 15];
+        timeout(SOON, client.read_exact(&mut received)).await.expect("an answer").expect("all of it");
+        assert_eq!(&received, b"HTTP/1.1 200 OK");
+    }
 }
 
 fn assert_unavailable(received: &str) {
