@@ -238,7 +238,7 @@ BEGIN
     UPDATE roots r SET dated = greatest(r.dated, s.clock) FROM locked l WHERE r.key = l.key RETURNING r.key, 0::bigint;
 END $$;
 """
-"""The sixth version. Databases of the first one have these functions, but for `coregw_note_late`; theirs deadlock."""
+"""The sixth version: functions that databases of the first one have as well, but lock in other orders."""
 
 _WRITES_OF_TABLE: Final = """
 CREATE OR REPLACE FUNCTION coregw_set_@TABLE@(
