@@ -424,15 +424,18 @@ class Bench:
         seconds = 3 if self.quick else 10
         warm = [raw(line) for line in (self.top / "resolve.txt").read_text().splitlines()[:5000]]
         stored = [raw(line) for line in (self.top / "stored.txt").read_text().splitlines()]
+        count = int(READS_PER_SECOND * seconds)
         for gateway in self.pythons:
             suffix = "" if gateway == NOW else ", today"
             ours = gateway == NOW
+            # Each pass reads other payloads: those that were read are in the cache.
+            unread = (stored[start : start + count] for start in range(0, len(stored), count))
             for series, server, requests, work, of, bar in (
-                ("p99 of warm reads", self.servers[gateway], warm, "hold", p99, 1.5),
+                ("p99 of warm reads", self.servers[gateway], itertools.repeat(warm), "hold", p99, 1.5),
                 (
                     "median of stored reads",
                     self.servers[f"{gateway}, small cache"],
-                    stored,
+                    unread,
                     "compute",
                     statistics.median,
                     8,
@@ -440,9 +443,9 @@ class Bench:
             ):
                 alone, busy = [], []
                 for _ in range(1 if self.quick else 3):
-                    alone.append(of(asyncio.run(latencies(server.url, requests, READS_PER_SECOND, seconds))))
+                    alone.append(of(asyncio.run(latencies(server.url, next(requests), READS_PER_SECOND, seconds))))
                     server.say(f"{work} {seconds}")
-                    busy.append(of(asyncio.run(latencies(server.url, requests, READS_PER_SECOND, seconds - 0.5))))
+                    busy.append(of(asyncio.run(latencies(server.url, next(requests), READS_PER_SECOND, seconds - 0.5))))
                     time.sleep(1)
                 what = "while a call holds the GIL" if work == "hold" else "while a thread computes"
                 ratio = min(busy) / min(alone)

@@ -8,13 +8,14 @@ use std::fmt;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
@@ -251,7 +252,7 @@ impl Budget {
     }
 
     fn lock(&self) -> MutexGuard<'_, Accounts> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// By how much these further bytes, and these of large bodies, would exceed the budget.

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::request::Parts;
 
 use crate::routes::{self, Hot};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// The numbers of bits that a value may have.
 const BUCKETS: usize = 65;
@@ -226,7 +226,7 @@ impl RequestLog {
     pub fn take(&self) -> Vec<Logged> {
         let mut waiting = self.lock();
         while waiting.lines.is_empty() && !waiting.is_closed {
-            waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            self.arrived.wait(&mut waiting);
         }
         waiting.bytes = 0;
         waiting.lines.drain(..).collect()
@@ -244,6 +244,6 @@ impl RequestLog {
     }
 
     fn lock(&self) -> MutexGuard<'_, WaitingLines> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }

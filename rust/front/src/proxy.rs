@@ -10,7 +10,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::sync;
@@ -129,7 +130,7 @@ impl Upstream {
         let broken = Arc::new(Mutex::new(None));
         let mut request = Request::from_parts(head, Sent { body, broken: Arc::clone(&broken), until: None });
         let failed = |error: Error| {
-            let broken = broken.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let broken = broken.lock().take();
             broken.map_or(Unanswered::Server(error), Unanswered::Body)
         };
         loop {
@@ -180,7 +181,7 @@ impl Upstream {
     fn take(&self) -> Option<Link> {
         loop {
             let mut last = {
-                let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut idle = self.idle.lock();
                 let last = idle.pop()?;
                 if last.since.elapsed() >= self.max_idle {
                     idle.clear(); // those before it are older
@@ -197,7 +198,7 @@ impl Upstream {
     /// Keeps a connection whose response has been read, if the server has taken the whole request as well.
     fn give_back(&self, mut link: Link) {
         if link.is_usable() {
-            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut idle = self.idle.lock();
             if idle.len() < MAX_IDLE {
                 idle.push(Idle { link, since: Instant::now() });
             }
@@ -286,7 +287,7 @@ impl Body for Sent {
                 Some(Ok(frame)) => Some(Ok(frame)),
                 Some(Err(broken)) => {
                     let is_cut = matches!(broken, Broken::Cut(_)) && !self.body.is_malformed();
-                    *self.broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(broken);
+                    *self.broken.lock() = Some(broken);
                     if is_cut {
                         self.until = Some(Box::pin(sleep(EARLY_ANSWER)));
                         continue;

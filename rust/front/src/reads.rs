@@ -25,12 +25,13 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use coregw_core::{Digest, Error, Kind, Page, PageCache, RootCid, Suite};
 use coregw_ops::{Lookahead, WantedPage};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 pub use crate::batch::{Batch, Failure, Found, FoundPage, HeldPayload, Multihash, SMALL_PAYLOAD_BYTES};
@@ -286,7 +287,7 @@ impl Reads {
                 return None;
             }
             state.idle += 1;
-            state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.arrived.wait(&mut state);
             state.idle -= 1;
         }
     }
@@ -312,8 +313,7 @@ impl Reads {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        // Nothing in here panics while the state is inconsistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn deliver(&self, flight: Flight, found: Found) {

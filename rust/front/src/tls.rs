@@ -2,8 +2,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring::default_provider;
@@ -38,7 +39,7 @@ impl Tls {
     /// As [`Tls::read`].
     pub fn reload(&self) -> io::Result<()> {
         let acceptor = acceptor(&self.certificate, &self.key)?;
-        *self.acceptor.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
+        *self.acceptor.write() = acceptor;
         Ok(())
     }
 
@@ -48,7 +49,7 @@ impl Tls {
     ///
     /// If the client does not speak TLS 1.2 or 1.3 with this server.
     pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) -> io::Result<TlsStream<S>> {
-        let acceptor = self.acceptor.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let acceptor = self.acceptor.read().clone();
         acceptor.accept(stream).await
     }
 }

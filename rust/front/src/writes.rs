@@ -4,7 +4,7 @@
 //! The threads are the caller's ([`Writes::next`], [`Writes::done`]).
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use coregw_core::{Digest, RootCid};
 use crate::batch::{Failure, Multihash};
 use crate::budget::Account;
 use crate::reads::{Reply, ReplyTo, closed, reply};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// A payload of at most this size is hashed by the thread of its connection and written with others, in bytes.
 pub const SHORT_PAYLOAD_BYTES: usize = 64 << 10;
@@ -195,7 +196,7 @@ impl Writes {
         let mut state = self.lock();
         loop {
             if !state.waiting.is_empty() && state.in_progress.is_empty() {
-                state = self.gather(state); // others may take what is there meanwhile
+                self.gather(&mut state); // others may take what is there meanwhile
             }
             if !state.waiting.is_empty() {
                 break;
@@ -203,7 +204,7 @@ impl Writes {
             if state.is_closed {
                 return None;
             }
-            state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.arrived.wait(&mut state);
         }
         let (mut size, mut count) = (0, 0);
         let (mut batch, mut waiters) = (WriteBatch::default(), Waiters::default());
@@ -237,14 +238,11 @@ impl Writes {
     }
 
     /// Waits a moment for as many writes as the last batch and those that have come during it.
-    fn gather<'a>(&'a self, mut state: MutexGuard<'a, WriteQueue>) -> MutexGuard<'a, WriteQueue> {
+    fn gather(&self, state: &mut MutexGuard<'_, WriteQueue>) {
         let (count, pause) = std::mem::take(&mut state.gathering);
         state.wanted = count;
-        let is_missing = |state: &mut WriteQueue| !state.is_closed && state.waiting.len() < count;
-        let waited = self.arrived.wait_timeout_while(state, pause, is_missing);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        self.arrived.wait_while_for(state, |state| !state.is_closed && state.waiting.len() < count, pause);
         state.wanted = 0;
-        state
     }
 
     /// Says what became of a batch, or why nothing is known to be written. An unknown batch is ignored; a write without an
@@ -277,8 +275,7 @@ impl Writes {
     }
 
     fn lock(&self) -> MutexGuard<'_, WriteQueue> {
-        // Nothing in here panics while the state is inconsistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

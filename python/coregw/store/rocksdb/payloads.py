@@ -148,13 +148,17 @@ class RocksPayloads:
 def find_small(database: Database, multihashes: Sequence[bytes], most: int) -> list[tuple[int, bytes | None] | None]:
     """Read payloads of at most `most` bytes, and the sizes of others, as `ThreadCalls.find_payloads`."""
     rows = _decoded(multihashes, database.get(Family.PAYLOADS, multihashes))
-    small = [(key, row) for key, row in zip(multihashes, rows, strict=True) if row is not None and row.size <= most]
-    payloads = iter(_get_whole(database, [key for key, _ in small], [row for _, row in small]))
+    keys = [chunk_key(row.upload_id, 0) for row in rows if row and 0 < row.size <= most]
+    chunks = iter(database.get(Family.CHUNKS, keys))
     found: list[tuple[int, bytes | None] | None] = []
-    for row in rows:
-        payload = next(payloads) if row is not None and row.size <= most else None
-        is_gone = row is None or (row.size <= most and payload is None)  # or it was removed meanwhile
-        found.append(None if row is None or is_gone else (row.size, payload))
+    for multihash, row in zip(multihashes, rows, strict=True):
+        if row is None or row.size > most:
+            found.append(None if row is None else (row.size, None))
+            continue
+        payload = next(chunks) if row.size else b""
+        if payload is None or len(payload) != row.size:
+            payload = _whole(database, multihash, row, payload)
+        found.append(None if payload is None else (row.size, payload))  # None if it was removed meanwhile
     return found
 
 

@@ -382,24 +382,25 @@ class RocksThreadCalls:
         epoch, family = self._committer.epoch, FAMILIES[table]
         rows = self._database.get(family, keys)
         if table is not Table.PAGES:
-            self._wait_durable(family, [key for key, row in zip(keys, rows, strict=True) if row is not None], epoch)
+            self._wait_durable(family, keys, rows, epoch)
         return [self._dates.shown(table, row) for row in rows] if table is Table.ROOTS else rows
 
     def find_payloads(self, multihashes: Sequence[bytes], most: int) -> list[tuple[int, bytes | None] | None]:
         epoch = self._committer.epoch
         found = find_small(self._database, multihashes, most)
-        held = [key for key, each in zip(multihashes, found, strict=True) if each is not None]
-        self._wait_durable(Family.PAYLOADS, held, epoch)
+        self._wait_durable(Family.PAYLOADS, multihashes, found, epoch)
         return found
 
     def read_payload(self, multihash: bytes, start: int, end: int) -> bytes:
         epoch = self._committer.epoch
         part = read_part(self._database, multihash, start, end)
-        self._wait_durable(Family.PAYLOADS, [multihash], epoch)
+        self._wait_durable(Family.PAYLOADS, [multihash], [part], epoch)
         return part
 
-    def _wait_durable(self, family: Family, keys: Sequence[bytes], epoch: int) -> None:
-        self._committer.wait_durable_in_thread([RowKey(family, key) for key in keys], epoch)
+    def _wait_durable(self, family: Family, keys: Sequence[bytes], found: Sequence[object], epoch: int) -> None:
+        """Wait until the rows of `keys` that were found are durable; rows are named only if some may not be."""
+        rows = (RowKey(family, key) for key, each in zip(keys, found, strict=True) if each is not None)
+        self._committer.wait_durable_in_thread(rows, epoch)
 
     def write(
         self, payloads: Sequence[tuple[bytes, bytes]], puts: Sequence[Put], renewals: Sequence[Sequence[bytes]]
