@@ -338,6 +338,13 @@ async def test_a_batch_is_stored_as_far_as_there_is_room_in_calls_of_some_size(
         assert len(calls.made) == 3
         assert await store.get_payloads([name for name, _ in payloads[:2]]) == [data for _, data in payloads[:2]]
         assert await store.get(ROOTS, [b"small"]) == [b""]
+    async with gateways(primary, 1) as (store,):
+        await store.put({ROOTS: [(b"held", b""), (b"lost", b"incomplete")]})
+        store._room.quota_bytes = 0
+        puts = [tree(root, replaces=b"incomplete") for root in (b"held", b"lost", b"absent")] + [tree(b"held")]
+        outcomes = await store.write([], puts, [])
+        assert [type(each) for each in outcomes.puts] == [int, StorageFull, StorageFull, StorageFull]
+        assert await held(store, b"held", b"lost", b"absent") == [(b"", False), (b"incomplete", False), (None, False)]
 
 
 async def test_a_row_that_cannot_be_read_fails_only_the_write_of_a_batch_that_needs_it(

@@ -292,7 +292,10 @@ class PostgresStore:
         admitted = [write for write, refusal in zip(writes, refusals, strict=True) if refusal is None]
         portions = _portions_of(admitted, self._database.size - 1)
         found = chain.from_iterable(await asyncio.gather(*map(self._call_each, portions)))
-        outcomes: list[Any] = [next(found) if refusal is None else refusal for refusal in refusals]
+        outcomes: list[Any] = [
+            next(found) if refusal is None else await self._renewed_or(refusal, write)
+            for write, refusal in zip(writes, refusals, strict=True)
+        ]
         middle = len(payloads) + len(puts)
         return WriteOutcomes(outcomes[: len(payloads)], outcomes[len(payloads) : middle], outcomes[middle:])
 
@@ -303,6 +306,15 @@ class PostgresStore:
         except StorageFull as error:
             return error
         return None
+
+    async def _renewed_or(self, refusal: CoregwError, write: _Write) -> int | CoregwError:
+        """Renew the roots of a put for which there is no room, if they are held; return why it is refused if not."""
+        try:
+            if isinstance(write, Put) and write.renews(await self.get(Table.ROOTS, write.roots)):
+                return 0 if None not in await self.renew(Stored.ROOTS, write.roots) else refusal
+        except CoregwError as error:
+            return error
+        return refusal
 
     async def _call_each(self, writes: Sequence[_Write]) -> list[Any]:
         """Make writes by one call, and return what each of them returns or raises."""
