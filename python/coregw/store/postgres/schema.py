@@ -447,7 +447,7 @@ CREATE FUNCTION coregw_write(
   given_sinces bigint[], given_attempts uuid[], given_replaced bytea[],
   row_puts int[], row_kinds text[], row_keys bytea[], row_values bytea[],
   guide_pages bytea[], guide_firsts bytea[], guide_below bytea[], given_renewals bytea[],
-  payload_names bytea[], payload_sizes bigint[], payload_data bytea[], payload_attempt uuid,
+  payload_names bytea[], payload_data bytea[], payload_attempt uuid,
   OUT outcomes text[], OUT missing bytea[], OUT renewed bytea[], OUT at bigint, OUT expiries bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -527,7 +527,8 @@ BEGIN
   IF record_keys IS NOT NULL THEN added := added + coregw_write_records(s, at, record_keys, record_values); END IF;
   IF added <> 0 THEN INSERT INTO sizes VALUES (added); END IF;
   IF cardinality(payload_names) > 0 THEN
-    PERFORM coregw_add_payloads(payload_names, payload_sizes, payload_data, '{}', payload_attempt);
+    PERFORM coregw_add_payloads(payload_names, ARRAY(SELECT octet_length(data) FROM unnest(payload_data) AS data),
+      payload_data, '{}', payload_attempt);
   END IF;
   IF cardinality(guide_pages) > 0 THEN
     INSERT INTO guides SELECT g.page, array_agg(g.first ORDER BY g.first), array_agg(g.below ORDER BY g.first)

@@ -89,7 +89,7 @@ _LIST: Final = {
     Table.ROOTS: "SELECT key, value FROM roots WHERE dated >= (SELECT expired_before FROM state) AND",
     Table.RECORDS: "SELECT key, value FROM records WHERE",
 }
-_WRITE: Final = f"SELECT * FROM coregw_write({', '.join(f'${number}' for number in range(1, 16))})"  # noqa: S608
+_WRITE: Final = f"SELECT * FROM coregw_write({', '.join(f'${number}' for number in range(1, 15))})"  # noqa: S608
 _RENEW_PAYLOADS: Final = "SELECT * FROM coregw_renew_payloads($1)"
 _PORTION_BYTES: Final = 256 << 10
 """Writes of twice as many bytes are two calls at the same time, and so on: the database uses a processor for each."""
@@ -288,7 +288,7 @@ class PostgresStore:
         check_payload_sizes(payloads)
         self._database.require_open()
         writes: list[_Write] = [*payloads, *puts, *map(list, renewals)]
-        refusals = [self._refusal_of(write) for write in writes]
+        refusals = [self._room.refusal(_size_of(write)) for write in writes]
         admitted = [write for write, refusal in zip(writes, refusals, strict=True) if refusal is None]
         portions = _portions_of(admitted, self._database.size - 1)
         found = chain.from_iterable(await asyncio.gather(*map(self._call_each, portions)))
@@ -298,14 +298,6 @@ class PostgresStore:
         ]
         middle = len(payloads) + len(puts)
         return WriteOutcomes(outcomes[: len(payloads)], outcomes[len(payloads) : middle], outcomes[middle:])
-
-    def _refusal_of(self, write: _Write) -> CoregwError | None:
-        """Why there is no room for a write."""
-        try:
-            self._room.require(_size_of(write))
-        except StorageFull as error:
-            return error
-        return None
 
     async def _renewed_or(self, refusal: CoregwError, write: _Write) -> int | CoregwError:
         """Renew the roots of a put for which there is no room, if they are held; return why it is refused if not."""
@@ -483,15 +475,17 @@ _Write = tuple[bytes, bytes] | Put | list[bytes]
 
 def _size_of(write: _Write) -> int:
     """What a write may add to the store, in bytes."""
-    if isinstance(write, Put):
-        return write.size
-    return 0 if isinstance(write, list) else len(write[1])
+    if type(write) is tuple:
+        return len(write[1])
+    return write.size if isinstance(write, Put) else 0
 
 
-def _portions_of(writes: Sequence[_Write], most: int) -> list[list[_Write]]:
+def _portions_of(writes: list[_Write], most: int) -> list[list[_Write]]:
     """Divide writes into portions of about the same size, in order."""
     *starts, total = accumulate(map(_size_of, writes), initial=0)
-    count = max(1, min(total // _PORTION_BYTES, most))
+    count = min(total // _PORTION_BYTES, most)
+    if count < 2:
+        return [writes]
     portions: list[list[_Write]] = [[] for _ in range(count)]
     for write, start in zip(writes, starts, strict=True):
         portions[start * count // (total + 1)].append(write)
@@ -518,7 +512,6 @@ def _write_arguments(writes: Sequence[_Write]) -> list[object]:
         *guide_columns(guide for put in puts for guide in put.guides),
         [root for write in writes if isinstance(write, list) for root in write],
         [name for name, _ in payloads],
-        [len(data) for _, data in payloads],
         [data for _, data in payloads],
         uuid4(),
     ]
