@@ -290,7 +290,7 @@ async def test_each_write_of_a_batch_has_an_outcome_and_all_share_a_call(
         now = await store.put({RECORDS: [(b"record", b"before")]})
         payloads = [(multihash_of(data), data) for data in (b"one", b"", b"one")]
         await store.put_payloads([payloads[1]])
-        record = Put({RECORDS: [(b"record", b"twice"), (b"record", b"after")]}, [b"held"], None)
+        record = Put({RECORDS: [(b"record", b"twice"), (b"record", b"once more")]}, [b"held"], None)
         guide = Guide(C, [b"first"], [B])
         puts = [
             tree(b"new", requires=[b"held"], since=now),
@@ -299,7 +299,14 @@ async def test_each_write_of_a_batch_has_an_outcome_and_all_share_a_call(
             tree(b"whole", requires=[b"absent"], replaces=b"incomplete"),
             tree(b"lost", replaces=b"incomplete"),
             record,
-            Put({RECORDS: [(b"record", b"never")]}, [b"absent"], None),
+            Put({RECORDS: [(b"record", b"after")]}, [], None),
+            Put(
+                {RECORDS: [(b"record", b"never")], PAGES: [(A, b"page")]},
+                [b"absent"],
+                None,
+                None,
+                [Guide(A, [b""], [B])],
+            ),
             Put({PAGES: [(C, b"guided"), (B, b"below")]}, [], since, None, [guide]),
             Put({PAGES: [(C, b"guided"), (B, b"below")]}, [], None, None, [guide]),
             Put({}, [], None),
@@ -308,7 +315,7 @@ async def test_each_write_of_a_batch_has_an_outcome_and_all_share_a_call(
         outcomes = await store.write(payloads, puts, [[b"held", b"absent", b"expired", b"lost", b"held"], []])
         assert len(calls.made) == 1
         assert outcomes.payloads == [None, None, None]
-        kinds = [int, RootNotFound, Unavailable, int, int, int, RootNotFound, int, int, int]
+        kinds = [int, RootNotFound, Unavailable, int, int, int, int, RootNotFound, int, int, int]
         assert [type(each) for each in outcomes.puts] == kinds
         assert b"absent".hex() in str(outcomes.puts[1]) or b"expired".hex() in str(outcomes.puts[1])
         assert outcomes.renewals == [[0, None, None, 0, 0], []]
@@ -399,19 +406,31 @@ async def test_a_repeated_batch_writes_no_record_twice_and_what_was_refused_is_j
         assert primary.execute(attempts) == [(5,)]  # of two records in each batch, and the one that was set
 
 
-async def test_a_root_that_is_removed_during_its_renewal_is_not_held(primary: Postgres) -> None:
+@pytest.mark.parametrize(
+    ("change", "expected", "retries"),
+    [
+        ("DELETE FROM roots", [None, b""], 1),
+        ("UPDATE roots SET value = 'incomplete'", [b"incomplete", b""], 1),
+        ("UPDATE roots SET value = 'whole'", [b"whole", b"whole"], 0),
+    ],
+)
+async def test_what_happens_to_a_root_during_its_renewal_is_noticed(
+    primary: Postgres, change: str, expected: list[bytes | None], retries: int
+) -> None:
     async with gateways(primary, 1) as (store,):
         await store.put({ROOTS: [(b"root", b""), (b"tree", b"")]})
         connection = await asyncpg.connect(f"{primary.url}?search_path={store.address.rpartition('=')[2]}")
         async with connection.transaction():
-            await connection.execute("DELETE FROM roots")
+            await connection.execute(change)
             writing = asyncio.create_task(store.write([], [tree(b"tree", replaces=b"incomplete")], [[b"root"]]))
             await until(lambda: primary.execute(BLOCKED))
         outcomes = await writing
         await connection.close()
-        assert (outcomes.renewals, type(outcomes.puts[0])) == ([[None]], int)
-        assert await held(store, b"tree") == [(b"", True)]
-        assert (await store.figures()).retries == 1
+        assert outcomes.renewals == [[None if expected[0] is None else 0]]
+        assert type(outcomes.puts[0]) is int
+        assert await store.get(ROOTS, [b"root", b"tree"]) == expected
+        assert [row[1] for row in await held(store, b"tree")] == [expected[1] == b""]
+        assert (await store.figures()).retries == retries
 
 
 # --- several gateways -------------------------------------------------------------------------------------------------
