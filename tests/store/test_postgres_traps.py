@@ -6,7 +6,7 @@ import asyncio
 import random
 import subprocess
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 from uuid import UUID
@@ -14,11 +14,20 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from coregw.errors import InvalidInput, PayloadNotFound, RootNotFound, StorageFull, StoreDamaged, Unavailable
+from coregw.errors import (
+    CoregwError,
+    InvalidInput,
+    PayloadNotFound,
+    RootNotFound,
+    StorageFull,
+    StoreDamaged,
+    Unavailable,
+)
 from coregw.store import CHUNK_BYTES, Stored, Table
 from coregw.store.addresses import BucketAddress, masked
 from coregw.store.postgres import PostgresStore, open_store
 from coregw.store.postgres.connections import translated
+from coregw.store.protocol import Guide, Put
 from network import Proxy, proxy_of
 from postgres_support import new_bucket, new_schema
 from servers import Bucket, Postgres, postgres, unprivileged
@@ -232,6 +241,198 @@ def test_errors_of_the_database_are_translated(error: Exception, expected: type[
     assert type(translated(error)) is expected
 
 
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+
+def tree(
+    root: bytes, *, requires: Sequence[bytes] = (), since: int | None = None, replaces: bytes | None = None
+) -> Put:
+    rows = {PAGES: [(multihash_of(root)[2:], b"page of " + root)], ROOTS: [(root, b"")]}
+    return Put(rows, requires, since, replaces)
+
+
+async def held(store: PostgresStore, *roots: bytes) -> list[tuple[bytes | None, bool]]:
+    """The value of each root, and whether its page is there."""
+    pages = await store.get(PAGES, [multihash_of(root)[2:] for root in roots])
+    values = await store.get(ROOTS, roots)
+    return [(value, page is not None) for value, page in zip(values, pages, strict=True)]
+
+
+Call = Callable[[], Awaitable[list[Any]]]
+
+
+class Calls:
+    """Stands between a store and its database: `around` makes each call."""
+
+    def __init__(self, store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made: list[Sequence[object]] = []
+        self.around: Callable[[Call, Sequence[object]], Awaitable[list[Any]]] | None = None
+        write = store._database.write
+
+        async def counted(query: str, *arguments: object) -> list[Any]:
+            self.made.append(arguments)
+            call = lambda: write(query, *arguments)  # noqa: E731 - repeated by the tests
+            return await (call() if self.around is None else self.around(call, arguments))
+
+        monkeypatch.setattr(store._database, "write", counted)
+
+
+async def test_each_write_of_a_batch_has_an_outcome_and_all_share_a_call(
+    primary: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways(primary, 1) as (store,):
+        since = await store.put({PAGES: [(A, b"page")]}, durable=False)
+        await store.put({ROOTS: [(b"expired", b"")]})
+        await asyncio.sleep(0.01)
+        async with store.collect(0) as collection:
+            assert await collection.expire() == []
+        await store.put({ROOTS: [(b"held", b""), (b"whole", b"whole"), (b"lost", b"incomplete")]})
+        now = await store.put({RECORDS: [(b"record", b"before")]})
+        payloads = [(multihash_of(data), data) for data in (b"one", b"", b"one")]
+        await store.put_payloads([payloads[1]])
+        record = Put({RECORDS: [(b"record", b"twice"), (b"record", b"once more")]}, [b"held"], None)
+        guide = Guide(C, [b"first"], [B])
+        puts = [
+            tree(b"new", requires=[b"held"], since=now),
+            tree(b"missing", requires=[b"held", b"absent", b"expired"]),
+            tree(b"swept", since=since),
+            tree(b"whole", requires=[b"absent"], replaces=b"incomplete"),
+            tree(b"lost", replaces=b"incomplete"),
+            record,
+            Put({RECORDS: [(b"record", b"after")]}, [], None),
+            Put(
+                {RECORDS: [(b"record", b"never")], PAGES: [(A, b"page")]},
+                [b"absent"],
+                None,
+                None,
+                [Guide(A, [b""], [B])],
+            ),
+            Put({PAGES: [(C, b"guided"), (B, b"below")]}, [], since, None, [guide]),
+            Put({PAGES: [(C, b"guided"), (B, b"below")]}, [], None, None, [guide]),
+            Put({}, [], None),
+        ]
+        calls = Calls(store, monkeypatch)
+        outcomes = await store.write(payloads, puts, [[b"held", b"absent", b"expired", b"lost", b"held"], []])
+        assert len(calls.made) == 1
+        assert outcomes.payloads == [None, None, None]
+        kinds = [int, RootNotFound, Unavailable, int, int, int, int, RootNotFound, int, int, int]
+        assert [type(each) for each in outcomes.puts] == kinds
+        assert b"absent".hex() in str(outcomes.puts[1]) or b"expired".hex() in str(outcomes.puts[1])
+        assert outcomes.renewals == [[0, None, None, 0, 0], []]
+        assert await store.stat_payloads([name for name, _ in payloads]) == [3, 0, 3]
+        assert await held(store, b"new", b"missing", b"swept") == [(b"", True), (None, False), (None, False)]
+        assert await held(store, b"whole", b"lost") == [(b"whole", False), (b"", True)]
+        assert await store.get(RECORDS, [b"record"]) == [b"after"]
+        assert await store.list_guides(None, 9) == [guide]
+        stored = [(root, b"") for root in (b"expired", b"held", b"lost", b"new")] + [(b"lost", b"incomplete")]
+        sizes = sum(len(key) + len(value) for key, value in [*stored, (b"whole", b"whole"), (b"record", b"before")])
+        pages = 32 + 4 + sum(32 + len(b"page of " + root) for root in (b"new", b"lost")) + 64 + len(b"guidedbelow")
+        data = sum(len(name) + len(data) for name, data in payloads[:2])
+        assert (await store.usage()).data == sizes - len(b"lost") + pages + data + guide.size
+        assert await store.write([], [], []) == ([], [], [])
+
+
+async def test_a_batch_is_stored_as_far_as_there_is_room_in_calls_of_some_size(
+    primary: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways(primary, 1, quota_bytes=1 << 20) as (store,):
+        await store.put({ROOTS: [(b"held", b"")]})
+        payloads = [(multihash_of(data), data) for data in (random_bytes(400 << 10, 10 + i) for i in range(5))]
+        calls = Calls(store, monkeypatch)
+        outcomes = await store.write(payloads, [tree(b"small")], [[b"held"]])
+        assert [type(each) for each in outcomes.payloads] == [type(None)] * 2 + [StorageFull] * 3
+        assert (outcomes.renewals, type(outcomes.puts[0])) == ([[0]], int)
+        assert len(calls.made) == 3
+        assert await store.get_payloads([name for name, _ in payloads[:2]]) == [data for _, data in payloads[:2]]
+        assert await store.get(ROOTS, [b"small"]) == [b""]
+    async with gateways(primary, 1) as (store,):
+        await store.put({ROOTS: [(b"held", b""), (b"lost", b"incomplete")]})
+        store._room.quota_bytes = 0
+        puts = [tree(root, replaces=b"incomplete") for root in (b"held", b"lost", b"absent")] + [tree(b"held")]
+        outcomes = await store.write([], puts, [])
+        assert [type(each) for each in outcomes.puts] == [int, StorageFull, StorageFull, StorageFull]
+        assert await held(store, b"held", b"lost", b"absent") == [(b"", False), (b"incomplete", False), (None, False)]
+
+
+async def test_a_row_that_cannot_be_read_fails_only_the_write_of_a_batch_that_needs_it(
+    primary: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways(primary, 1) as (store,):
+
+        async def fail(call: Call, arguments: Sequence[object]) -> list[Any]:
+            if any(isinstance(each, list) and b"damaged" in each for each in arguments):
+                raise StoreDamaged("a block is damaged")
+            return await call()
+
+        await store.put({ROOTS: [(b"held", b"")]})
+        Calls(store, monkeypatch).around = fail
+        payload = (multihash_of(b"data"), b"data")
+        outcomes = await store.write([payload], [tree(b"a", requires=[b"damaged"]), tree(b"b")], [[b"held"]])
+        assert (outcomes.payloads, outcomes.renewals) == ([None], [[0]])
+        assert [type(each) for each in outcomes.puts] == [StoreDamaged, int]
+        with pytest.raises(StoreDamaged):
+            await store.renew(Stored.ROOTS, [b"damaged"])
+
+
+async def test_a_repeated_batch_writes_no_record_twice_and_what_was_refused_is_judged_again(
+    primary: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways(primary, 2) as (store, other):
+        record = Put({RECORDS: [(b"record", b"first")], ROOTS: [(b"root", b"")]}, [], None)
+        refused = Put({RECORDS: [(b"refused", b"later")]}, [b"absent"], None)
+        puts = [record, refused, tree(b"tree")]
+
+        async def repeat(call: Call, _: Sequence[object]) -> list[Any]:
+            await call()  # its answer is lost
+            assert await other.compare_and_set(RECORDS, b"record", b"first", b"second")
+            await other.put({ROOTS: [(b"absent", b"")]})
+            return await call()
+
+        async def overlap(call: Call, _: Sequence[object]) -> list[Any]:
+            return (await asyncio.gather(*(call() for _ in range(4))))[-1]
+
+        calls = Calls(store, monkeypatch)
+        calls.around = repeat
+        payload = (multihash_of(b"data"), b"data")
+        outcomes = await store.write([payload], puts, [[b"absent"]])
+        assert (outcomes.payloads, outcomes.renewals) == ([None], [[0]])
+        assert [type(each) for each in outcomes.puts] == [int, int, int]
+        assert await store.get(RECORDS, [b"record", b"refused"]) == [b"second", b"later"]
+        calls.around = overlap  # the lost connection has not ended its call yet
+        outcomes = await store.write([payload], puts, [[b"absent"]])
+        assert [type(each) for each in outcomes.puts] == [int, int, int]
+        assert [(await each.figures()).retries for each in (store, other)] == [0, 0]
+        attempts = f"SELECT count(*) FROM {store.address.rpartition('=')[2]}.attempts"  # noqa: S608
+        assert primary.execute(attempts) == [(5,)]  # of two records in each batch, and the one that was set
+
+
+@pytest.mark.parametrize(
+    ("change", "expected", "retries"),
+    [
+        ("DELETE FROM roots", [None, b""], 1),
+        ("UPDATE roots SET value = 'incomplete'", [b"incomplete", b""], 1),
+        ("UPDATE roots SET value = 'whole'", [b"whole", b"whole"], 0),
+    ],
+)
+async def test_what_happens_to_a_root_during_its_renewal_is_noticed(
+    primary: Postgres, change: str, expected: list[bytes | None], retries: int
+) -> None:
+    async with gateways(primary, 1) as (store,):
+        await store.put({ROOTS: [(b"root", b""), (b"tree", b"")]})
+        connection = await asyncpg.connect(f"{primary.url}?search_path={store.address.rpartition('=')[2]}")
+        async with connection.transaction():
+            await connection.execute(change)
+            writing = asyncio.create_task(store.write([], [tree(b"tree", replaces=b"incomplete")], [[b"root"]]))
+            await until(lambda: primary.execute(BLOCKED))
+        outcomes = await writing
+        await connection.close()
+        assert outcomes.renewals == [[None if expected[0] is None else 0]]
+        assert type(outcomes.puts[0]) is int
+        assert await store.get(ROOTS, [b"root", b"tree"]) == expected
+        assert [row[1] for row in await held(store, b"tree")] == [expected[1] == b""]
+        assert (await store.figures()).retries == retries
+
+
 # --- several gateways -------------------------------------------------------------------------------------------------
 
 
@@ -254,10 +455,14 @@ async def test_writes_that_rely_on_old_roots_do_not_deadlock(primary: Postgres) 
         since = await one.put({PAGES: [(A, b"page")]})
         await one.put({ROOTS: [(root, b"") for roots in rounds for root in roots]})
         await asyncio.sleep(0.01)
+        batches = [(one, 1), (two, -1), (one, -1), (two, 1)]
         before = primary.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'")
         async with one.collect(0):
             for roots in rounds:
                 rows, name = [(root, b"") for root in roots], roots[0]
+                puts = [Put({PAGES: rows[i : i + 4], ROOTS: rows[i + 2 : i + 6]}, roots[:9], since) for i in range(30)]
+                puts += [Put({ROOTS: rows[i::9], RECORDS: rows[i::7]}, [], None, b"incomplete") for i in range(9)]
+                payloads = [(multihash_of(root), root) for root in roots]
                 await asyncio.gather(
                     one.put({ROOTS: rows}, since=since),
                     two.renew(Stored.ROOTS, roots),
@@ -265,6 +470,7 @@ async def test_writes_that_rely_on_old_roots_do_not_deadlock(primary: Postgres) 
                     one.put({ROOTS: rows[20:]}, requires=roots[:20], since=since),
                     two.put({RECORDS: [(name, b"put")]}, requires=roots),
                     one.compare_and_set(RECORDS, name, None, b"set", requires=roots[::-1]),
+                    *(each.write(payloads, puts[::step], [roots[::step], roots[20:]]) for each, step in batches),
                 )
         assert [(await store.figures()).retries for store in (one, two)] == [0, 0]
         assert primary.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'") == before
@@ -291,7 +497,12 @@ async def test_garbage_is_collected_beside_the_writes_of_other_gateways(primary:
                     await asyncio.sleep(rng.choice([0, 0, 0.01]))
                     requires = [base] if shared and rng.random() < 0.5 else []
                     trees[root] += shared if requires else []
-                    await store.put({PAGES: chosen[3:], ROOTS: [(root, b"")]}, True, requires, since)
+                    put = Put({PAGES: chosen[3:], ROOTS: [(root, b"")]}, requires, since, b"incomplete")
+                    bases = rng.sample(list(trees), min(3, len(trees)))
+                    again = Put({ROOTS: [(bases[0], b"")]}, [bases[0]], None, b"incomplete")
+                    outcomes = await store.write([], [again, put], [bases])
+                    if isinstance(outcomes.puts[1], CoregwError):
+                        raise outcomes.puts[1]
                     counts["stored"] += 1
                 except (RootNotFound, Unavailable):
                     counts["refused"] += 1

@@ -247,7 +247,7 @@ async def test_the_chunks_of_duplicate_uploads_are_deleted(store: RocksStore) ->
 # --- batches of threads -----------------------------------------------------------------------------------------------
 
 
-def a_put(root: bytes, *, requires: Sequence[bytes] = (), replaces: Sequence[bytes] | None = None) -> Put:
+def a_put(root: bytes, *, requires: Sequence[bytes] = (), replaces: bytes | None = None) -> Put:
     page = (multihash_of(root)[2:], b"page of " + root)
     return Put({Table.PAGES: [page], Table.ROOTS: [(root, b"")]}, requires, None, replaces)
 
@@ -276,8 +276,8 @@ async def test_a_root_that_is_held_with_a_value_that_is_not_replaced_is_renewed(
     write = store.thread_calls().write
     await asyncio.to_thread(write, [], [value(b"whole", b"whole"), value(b"lost", b"incomplete")], [])
     puts = [
-        a_put(b"whole", requires=[b"absent"], replaces=[b"incomplete"]),
-        a_put(b"lost", replaces=[b"incomplete"]),
+        a_put(b"whole", requires=[b"absent"], replaces=b"incomplete"),
+        a_put(b"lost", replaces=b"incomplete"),
         a_put(b"new"),
     ]
     outcomes = await asyncio.to_thread(write, [], puts, [])

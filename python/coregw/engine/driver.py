@@ -44,6 +44,7 @@ from coregw.engine.scheduling import (
 )
 from coregw.errors import RootNotFound, StoreDamaged, Unavailable
 from coregw.store import Store, Stored, Table
+from coregw.store.protocol import GuidedStore
 
 __all__ = ["Driver"]
 
@@ -296,7 +297,8 @@ class Driver:
             names = ", ".join(incomplete)
             raise StoreDamaged(f"{names} has lost pages, so nothing can be based on it before it is healed")
         try:
-            put = put_of_trees(pages, roots, requires, operation.since)
+            guided = isinstance(self._store, GuidedStore)
+            put = put_of_trees(pages, roots, requires, operation.since, guided=guided)
             now = await put_guided(self._store, put, durable=bool(roots))
             operation.since = operation.since or now
             self._incomplete.difference_update(roots)

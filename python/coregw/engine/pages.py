@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -282,25 +282,28 @@ def put_of_trees(
     roots: Sequence[bytes],
     requires: Sequence[bytes],
     since: int | None,
-    replaces: Collection[bytes] | None = None,
+    replaces: bytes | None = None,
+    *,
+    guided: bool,
 ) -> Put:
-    """Return a put of pages, and of the records of roots whose trees are complete then."""
+    """Return a put of pages, with guides if a store keeps them, and of the records of roots that are complete then."""
     rows: dict[Table, Sequence[tuple[bytes, bytes]]] = {Table.PAGES: pages}
     if roots:
         rows[Table.ROOTS] = [(root, COMPLETE) for root in roots]
-    return Put(rows, requires, since, replaces)
+    guides = [Guide(*guide) for guide in page_guides(pages)] if guided else ()
+    return Put(rows, requires, since, replaces, guides)
 
 
 async def put_guided(store: Store, put: Put, *, durable: bool) -> int:
     """Put rows as `coregw.store.Store.put`, with guides of the pages if the store keeps them."""
-    rows, requires, since, replaces = put
+    rows, requires, since, replaces, guides = put
     if replaces is not None and (roots := put.roots):
         states = await store.get(Table.ROOTS, roots)
         if put.renews(states) and None not in await store.renew(Stored.ROOTS, roots):
             return 0  # nothing depends on its time, since nothing was written
-    if not isinstance(store, GuidedStore) or not (guides := page_guides(rows.get(Table.PAGES, ()))):
-        return await store.put(rows, durable, requires, since)
-    return await store.put(rows, durable, requires, since, [Guide(*guide) for guide in guides])
+    if guides and isinstance(store, GuidedStore):
+        return await store.put(rows, durable, requires, since, guides)
+    return await store.put(rows, durable, requires, since)
 
 
 COMPLETE: Final = b""

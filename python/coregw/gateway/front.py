@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from coregw._core import (
@@ -28,7 +29,6 @@ from coregw._core import (
     Front,
     FrontLimits,
     Listener,
-    NewTrees,
     ReadBatch,
     StoreReads,
     StoreWrites,
@@ -51,7 +51,16 @@ from coregw.gateway.listener import UPSTREAM_IDLE_SECONDS, serving
 from coregw.gateway.logs import log_hot_request
 from coregw.gateway.tracing import is_traced
 from coregw.store import Store
-from coregw.store.protocol import GuidedStore, Put, Stored, Table, ThreadCalls, ThreadStore, WriteOutcomes
+from coregw.store.protocol import (
+    BatchStore,
+    GuidedStore,
+    Put,
+    Stored,
+    Table,
+    ThreadCalls,
+    ThreadStore,
+    WriteOutcomes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,8 +76,6 @@ T = TypeVar("T")
 _HEADER_FIELDS: Final = 128
 _LOG_BYTES: Final = 1 << 20
 _BACKLOG: Final = 1024
-_REMOTE_WRITERS: Final = 4
-"""Batches in progress at once where one takes several round trips. Another store syncs one after the other anyway."""
 
 
 class RunningFront(NamedTuple):
@@ -120,7 +127,7 @@ async def serve_front(
         loop = asyncio.get_running_loop()
         visit = _visit_of(engine.store, reads.small_payload_bytes, loop)
         readers = limits.store_threads if hot else 0
-        writers = 0 if not hot else 1 if isinstance(engine.store, ThreadStore) else _REMOTE_WRITERS
+        writers = int(hot)  # what comes during a batch is gathered for the next one, so that one call is for all
         pool = stack.enter_context(ThreadPoolExecutor(readers + writers + 2, "coregw-front"))
         helpers = [loop.run_in_executor(pool, _read_store, reads, visit) for _ in range(readers)]
         write = _write_of(engine.store, loop)
@@ -278,26 +285,33 @@ _KINDS: Final[Mapping[_Kind, tuple[type[CoregwError], ...]]] = {
 
 def _write_of(store: Store, loop: asyncio.AbstractEventLoop) -> _Write:
     """Return what writes a batch to a store, for threads."""
+    guided = isinstance(store, GuidedStore)
+
+    def parts(batch: WriteBatch) -> _Parts:
+        puts = [put_of_trees(*trees, replaces=INCOMPLETE, guided=guided) for trees in batch.trees]
+        return batch.payloads, puts, batch.renewals
+
     if isinstance(store, ThreadStore):
         blocking = store.thread_calls()
-        return lambda batch: blocking.write(batch.payloads, list(map(_put_of, batch.trees)), batch.renewals)
-    return lambda batch: asyncio.run_coroutine_threadsafe(_write_batch(store, batch), loop).result()
+        return lambda batch: blocking.write(*parts(batch))
+    write = store.write if isinstance(store, BatchStore) else partial(_write_each, store)
+    return lambda batch: asyncio.run_coroutine_threadsafe(write(*parts(batch)), loop).result()
 
 
-def _put_of(trees: NewTrees) -> Put:
-    return put_of_trees(*trees, replaces=(INCOMPLETE,))
+_Parts = tuple[Sequence[tuple[bytes, bytes]], Sequence[Put], Sequence[Sequence[bytes]]]
 
 
-async def _write_batch(store: Store, batch: WriteBatch) -> WriteOutcomes:
-    """Write a batch to a store, everything at once."""
-    puts = [_put_of(trees) for trees in batch.trees]
-    payloads, trees, renewals = await asyncio.gather(
-        _outcome_of(store.put_payloads(batch.payloads) if batch.payloads else _nothing()),
+async def _write_each(
+    store: Store, payloads: Sequence[tuple[bytes, bytes]], puts: Sequence[Put], renewals: Sequence[Sequence[bytes]]
+) -> WriteOutcomes:
+    """Write a batch as `BatchStore.write`, by a call for each of its parts."""
+    stored, trees, renewed = await asyncio.gather(
+        _outcome_of(store.put_payloads(payloads)),
         asyncio.gather(*(_outcome_of(put_guided(store, put, durable=put.is_durable)) for put in puts)),
-        asyncio.gather(*(_outcome_of(store.renew(Stored.ROOTS, roots)) for roots in batch.renewals)),
+        asyncio.gather(*(_outcome_of(store.renew(Stored.ROOTS, roots)) for roots in renewals)),
     )
-    failure = payloads if isinstance(payloads, CoregwError) else None
-    return WriteOutcomes([failure] * len(batch.payloads), trees, renewals)
+    failure = stored if isinstance(stored, CoregwError) else None
+    return WriteOutcomes([failure] * len(payloads), trees, renewed)
 
 
 async def _outcome_of(call: Awaitable[T]) -> T | CoregwError:

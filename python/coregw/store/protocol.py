@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from enum import StrEnum
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self, runtime_checkable
@@ -14,6 +14,7 @@ __all__ = [
     "CHUNK_BYTES",
     "MAX_PAYLOADS_BYTES",
     "MAX_PUT_BYTES",
+    "BatchStore",
     "Guide",
     "GuidedStore",
     "PayloadWriter",
@@ -311,6 +312,25 @@ class Store(Protocol):
         """Finish the calls in progress, sync, and release files and locks. Idempotent."""
 
 
+class Guide(NamedTuple):
+    """Which inner pages below a page lead to which keys.
+
+    Attributes:
+        page: The digest of the page.
+        firsts: For each inner page, what none of its keys is less than, ascending.
+        below: The digests of these inner pages.
+    """
+
+    page: bytes
+    firsts: Sequence[bytes]
+    below: Sequence[bytes]
+
+    @property
+    def size(self) -> int:
+        """What it takes in a store, in bytes; part of what a quota limits."""
+        return len(self.page) + sum(map(len, self.firsts)) + sum(map(len, self.below))
+
+
 class Put(NamedTuple):
     """The arguments of a `Store.put`, which is durable unless all its rows are pages.
 
@@ -318,14 +338,16 @@ class Put(NamedTuple):
         rows: Pairs of keys and values by table.
         requires: Roots that must be held.
         since: What the first of several calls returned.
-        replaces: Values of `Table.ROOTS`. If there are roots, and each is held with another value, they are renewed as
+        replaces: A value of `Table.ROOTS`. If there are roots, and each is held with another value, they are renewed as
             by `Store.renew`, and nothing is written. With None, all is written in any case.
+        guides: Guides of the pages, for a `GuidedStore`.
     """
 
     rows: Mapping[Table, Sequence[tuple[bytes, bytes]]]
     requires: Sequence[bytes]
     since: int | None
-    replaces: Collection[bytes] | None = None
+    replaces: bytes | None = None
+    guides: Sequence[Guide] = ()
 
     @property
     def roots(self) -> list[bytes]:
@@ -336,7 +358,7 @@ class Put(NamedTuple):
         """Whether its roots are renewed, given the values of their rows, None for one that is not held."""
         if self.replaces is None or not states:
             return False
-        return all(state is not None and state not in self.replaces for state in states)
+        return all(state is not None and state != self.replaces for state in states)
 
     @property
     def is_durable(self) -> bool:
@@ -345,8 +367,9 @@ class Put(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of bytes of all rows."""
-        return sum(len(key) + len(value) for pairs in self.rows.values() for key, value in pairs)
+        """The number of bytes of all rows and guides."""
+        rows = sum(len(key) + len(value) for pairs in self.rows.values() for key, value in pairs)
+        return rows + sum(guide.size for guide in self.guides)
 
 
 class WriteOutcomes(NamedTuple):
@@ -386,7 +409,17 @@ class ThreadCalls(Protocol):
     def write(
         self, payloads: Sequence[tuple[bytes, bytes]], puts: Sequence[Put], renewals: Sequence[Sequence[bytes]]
     ) -> WriteOutcomes:
-        """Write everything at once, with one sync; what fails does not keep the rest from being written.
+        """Write everything at once as `BatchStore.write`, with one sync."""
+
+
+@runtime_checkable
+class BatchStore(Store, Protocol):
+    """A store that makes many writes by one call."""
+
+    async def write(
+        self, payloads: Sequence[tuple[bytes, bytes]], puts: Sequence[Put], renewals: Sequence[Sequence[bytes]]
+    ) -> WriteOutcomes:
+        """Write everything at once, durably; what fails does not keep the rest from being written.
 
         Args:
             payloads: As of `Store.put_payloads`.
@@ -446,25 +479,6 @@ def key_range(prefix: bytes, after: bytes | None) -> tuple[bytes, bytes | None]:
     first = prefix if after is None else max(prefix, after + b"\0")
     stem = prefix.rstrip(b"\xff")
     return first, stem[:-1] + bytes([stem[-1] + 1]) if stem else None
-
-
-class Guide(NamedTuple):
-    """Which inner pages below a page lead to which keys.
-
-    Attributes:
-        page: The digest of the page.
-        firsts: For each inner page, what none of its keys is less than, ascending.
-        below: The digests of these inner pages.
-    """
-
-    page: bytes
-    firsts: Sequence[bytes]
-    below: Sequence[bytes]
-
-    @property
-    def size(self) -> int:
-        """What it takes in a store, in bytes; part of what a quota limits."""
-        return len(self.page) + sum(map(len, self.firsts)) + sum(map(len, self.below))
 
 
 @runtime_checkable

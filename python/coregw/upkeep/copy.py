@@ -36,6 +36,7 @@ from coregw.messages import Message
 from coregw.messages.management import Progress, ProgressCallback
 from coregw.store import CHUNK_BYTES, MAX_PAYLOADS_BYTES, MAX_PUT_BYTES, Store, Stored, Table
 from coregw.store.collection import CollectableStore, Collection, Identity, Item
+from coregw.store.protocol import GuidedStore
 from coregw.upkeep.inventory import check_of
 from coregw.upkeep.marks import TemporaryTable, all_items, all_records, copied_mark
 
@@ -207,7 +208,9 @@ class Transfer:
         for number, page in enumerate(pages, 1):
             batch.append(page)
             if number == len(pages) or sum(len(each) for _, each in batch) >= MAX_PUT_BYTES // 2:
-                now = await put_guided(self._destination, put_of_trees(batch, (), (), self._since), durable=False)
+                guided = isinstance(self._destination, GuidedStore)
+                put = put_of_trees(batch, (), (), self._since, guided=guided)
+                now = await put_guided(self._destination, put, durable=False)
                 self._since = self._since or now
                 batch = []
         self.pages += len(pages)

@@ -486,8 +486,8 @@ def _detect_loss(connection: Connection) -> None:
 
 
 def _know_arrays(connection: Connection) -> None:
-    """Tell asyncpg of the array types of our arguments. It would ask the database, which takes several round trips."""
-    numbers = {"bytea": (1001, 17), "int4": (1007, 23), "int8": (1016, 20), "uuid": (2951, 2950)}
+    """Tell asyncpg of the array types of our calls. It would ask the database, which takes several round trips."""
+    numbers = {"bytea": (1001, 17), "int4": (1007, 23), "int8": (1016, 20), "text": (1009, 25), "uuid": (2951, 2950)}
     absent = dict.fromkeys(("basetype", "range_subtype", "attrtypoids"))
     types = [
         {"oid": array, "ns": "pg_catalog", "name": f"_{name}", "kind": b"b", "elemtype": element, "elemdelim": ","}

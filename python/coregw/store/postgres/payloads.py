@@ -49,9 +49,15 @@ class Room:
         Raises:
             StorageFull: They exceed the quota.
         """
+        if refusal := self.refusal(size):
+            raise refusal
+
+    def refusal(self, size: int) -> StorageFull | None:
+        """Return what `require` raises."""
         if self.quota_bytes is not None and self.used_bytes + size > self.quota_bytes:
-            raise StorageFull(f"the store holds at most {self.quota_bytes:,} bytes; {size:,} more do not fit")
+            return StorageFull(f"the store holds at most {self.quota_bytes:,} bytes; {size:,} more do not fit")
         self.used_bytes += size
+        return None
 
     async def watch(self, write: Awaitable[T]) -> T:
         """Return the result of a write, and note whether it failed for lack of room."""

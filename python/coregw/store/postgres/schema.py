@@ -16,7 +16,8 @@ state     one row: the clock (below), the limits of collections, which store it 
 gate      locked in row share mode by each write, in exclusive mode by each step of a collection
 ```
 
-A call is one function, so it is one round trip and one transaction. In read committed mode each statement of a function
+A call is one function, so it is one round trip and one transaction. Writes that are made at once are one call, in which
+each has an outcome. In read committed mode each statement of a function
 sees what was committed when the statement began; so what `coregw_enter` reads once it has the lock stays true until the
 end of the transaction, which includes the wait for a standby.
 
@@ -434,7 +435,111 @@ ALTER TABLE state ADD incarnation uuid NOT NULL DEFAULT gen_random_uuid(), ADD p
 """
 """What `coregw.store.postgres.checks.identify` keeps."""
 
-_MIGRATIONS: Final = (_first_version(), GUIDES, COUNTED_GUIDES, TICKS, _IDENTITY, _writes())
+_BATCHES: Final = """
+-- Make writes at once, of which each has an outcome: what fails does not keep the rest from being written. What this
+-- replaces stays for gateways of the version before, which go on until they are stopped.
+--
+-- Puts are numbered from 1. Each has elements of given_sinces, given_attempts (null if it may be repeated) and
+-- given_replaced (the value of roots that are not renewed, or null), and rows of the kinds pages, roots, records and
+-- requires. Its outcome is written; done, by an earlier attempt; renewed, since its roots are held with other values;
+-- swept; or missing, with a root. Payloads are distinct, and in the order of their names.
+CREATE FUNCTION coregw_write(
+  given_sinces bigint[], given_attempts uuid[], given_replaced bytea[],
+  row_puts int[], row_kinds text[], row_keys bytea[], row_values bytea[],
+  guide_pages bytea[], guide_firsts bytea[], guide_below bytea[], given_renewals bytea[],
+  payload_names bytea[], payload_data bytea[], payload_attempt uuid,
+  OUT outcomes text[], OUT missing bytea[], OUT renewed bytea[], OUT at bigint, OUT expiries bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+  s state; done uuid[]; page_keys bytea[]; page_values bytea[]; root_keys bytea[]; root_values bytea[];
+  record_keys bytea[]; record_values bytea[]; relied_on bytea[]; begun_before bytea[]; held bytea[];
+  all_renewals bytea[]; added_roots bigint; added bigint; is_outdated boolean;
+BEGIN
+  SELECT * INTO s FROM coregw_enter();
+  at := s.clock;
+  expiries := s.expiries;
+  IF cardinality(given_sinces) > 0 THEN
+    WITH begun AS (  -- waits for the end of the attempt that is repeated
+      INSERT INTO attempts AS a SELECT given, s.clock FROM unnest(given_attempts) AS given WHERE given IS NOT NULL
+      ON CONFLICT (attempt) DO UPDATE SET dated = a.dated RETURNING a.attempt, xmax <> 0 AS is_repeated)
+    SELECT array_agg(b.attempt) FILTER (WHERE b.is_repeated) INTO done FROM begun b;
+    WITH judged AS (
+      SELECT g.put, bool_or(g.kind = 'roots') AS has_roots,
+        bool_and(r.value IS NOT NULL AND r.value <> given_replaced[g.put]) FILTER (WHERE g.kind = 'roots') AS is_held,
+        (array_agg(g.key) FILTER (WHERE g.kind = 'requires' AND r.key IS NULL))[1] AS lacking
+      FROM unnest(row_puts, row_kinds, row_keys) AS g (put, kind, key)
+        LEFT JOIN roots r ON r.key = g.key AND r.dated >= s.expired_before
+      WHERE g.kind IN ('roots', 'requires') GROUP BY g.put)
+    SELECT array_agg(CASE
+        WHEN p.attempt = ANY (done) THEN 'done'
+        WHEN j.is_held THEN 'renewed'
+        WHEN j.has_roots AND p.since <= s.swept_from THEN 'swept'
+        WHEN j.lacking IS NOT NULL THEN 'missing'
+        ELSE 'written' END ORDER BY p.number), array_agg(j.lacking ORDER BY p.number)
+      INTO outcomes, missing
+      FROM unnest(given_sinces, given_attempts) WITH ORDINALITY AS p (since, attempt, number)
+        LEFT JOIN judged j ON j.put = p.number;
+    DELETE FROM attempts a USING unnest(given_attempts, outcomes) AS p (attempt, outcome)
+      WHERE a.attempt = p.attempt AND p.outcome IN ('swept', 'missing');
+    -- Of rows with the same key, those of the last put.
+    SELECT array_agg(c.key ORDER BY c.key) FILTER (WHERE c.kind = 'pages'),
+        array_agg(c.value ORDER BY c.key) FILTER (WHERE c.kind = 'pages'),
+        array_agg(c.key ORDER BY c.key) FILTER (WHERE c.kind = 'roots'),
+        array_agg(c.value ORDER BY c.key) FILTER (WHERE c.kind = 'roots'),
+        array_agg(c.key ORDER BY c.key) FILTER (WHERE c.kind = 'records'),
+        array_agg(c.value ORDER BY c.key) FILTER (WHERE c.kind = 'records'),
+        array_agg(c.key) FILTER (WHERE c.kind = 'requires')
+      INTO page_keys, page_values, root_keys, root_values, record_keys, record_values, relied_on
+      FROM (SELECT DISTINCT ON (g.kind, g.key) g.* FROM unnest(row_puts, row_kinds, row_keys, row_values)
+        AS g (put, kind, key, value) WHERE outcomes[g.put] = 'written' ORDER BY g.kind, g.key, g.put DESC) AS c;
+    SELECT array_agg(g.key) FILTER (WHERE outcomes[g.put] = 'renewed'),
+        array_agg(g.key) FILTER (WHERE outcomes[g.put] = 'written' AND given_sinces[g.put] <= s.collecting)
+      INTO held, begun_before
+      FROM unnest(row_puts, row_kinds, row_keys) AS g (put, kind, key) WHERE g.kind = 'roots';
+  END IF;
+  all_renewals := given_renewals || held;
+  PERFORM coregw_note_late(s, relied_on || all_renewals, begun_before);
+  added := 0;
+  IF page_keys IS NOT NULL THEN
+    -- Not dated before the first put of the same change, even if the clock of another server is behind.
+    added := added + coregw_write_pages(s, greatest(at, (SELECT max(given) FROM unnest(given_sinces) AS given)),
+      page_keys, page_values);
+  END IF;
+  IF root_keys IS NOT NULL OR cardinality(all_renewals) > 0 THEN
+    WITH given AS (
+        SELECT g.key, g.value FROM unnest(root_keys, root_values) AS g (key, value)
+        UNION ALL SELECT r.key, r.value FROM roots r WHERE r.key = ANY (all_renewals) AND r.dated >= s.expired_before
+          AND (root_keys IS NULL OR NOT r.key = ANY (root_keys))),
+      -- One statement, since roots that are written and those that are renewed are locked in one order.
+      changed AS (
+        INSERT INTO roots AS r (key, value, dated) SELECT g.key, g.value, at FROM given g ORDER BY g.key
+        ON CONFLICT (key) DO UPDATE SET dated = greatest(r.dated, excluded.dated),
+          value = CASE WHEN r.key = ANY (root_keys) THEN excluded.value ELSE r.value END
+        RETURNING r.key, r.value, xmax = 0 AS is_new, r.key = ANY (root_keys) AS is_put)
+    SELECT array_agg(c.key), sum(octet_length(c.key) + octet_length(c.value)) FILTER (WHERE c.is_new),
+        bool_or(c.is_put IS NOT TRUE AND (c.is_new OR (c.key = ANY (held) AND c.value = ANY (given_replaced))))
+      INTO renewed, added_roots, is_outdated FROM changed c;
+    IF is_outdated THEN
+      RAISE EXCEPTION 'a root was removed or has lost pages meanwhile' USING ERRCODE = 'serialization_failure';
+    END IF;
+    added := added + coalesce(added_roots, 0);
+  END IF;
+  IF record_keys IS NOT NULL THEN added := added + coregw_write_records(s, at, record_keys, record_values); END IF;
+  IF added <> 0 THEN INSERT INTO sizes VALUES (added); END IF;
+  IF cardinality(payload_names) > 0 THEN
+    PERFORM coregw_add_payloads(payload_names, ARRAY(SELECT octet_length(data) FROM unnest(payload_data) AS data),
+      payload_data, '{}', payload_attempt);
+  END IF;
+  IF cardinality(guide_pages) > 0 THEN
+    INSERT INTO guides SELECT g.page, array_agg(g.first ORDER BY g.first), array_agg(g.below ORDER BY g.first)
+      FROM (SELECT DISTINCT * FROM unnest(guide_pages, guide_firsts, guide_below)) AS g (page, first, below)
+      WHERE g.page = ANY (page_keys) GROUP BY g.page ORDER BY g.page ON CONFLICT DO NOTHING;
+  END IF;
+END $$;
+"""
+"""The seventh version."""
+
+_MIGRATIONS: Final = (_first_version(), GUIDES, COUNTED_GUIDES, TICKS, _IDENTITY, _writes(), _BATCHES)
 """Each brings a database from the version of its index to the next. A migration that was released never changes."""
 
 VERSION: Final = len(_MIGRATIONS)

@@ -3,14 +3,16 @@
 # ruff: noqa: D102 - the protocol documents the methods
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import accumulate, chain
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 from uuid import uuid4
 
-from coregw.errors import CoregwError, RootNotFound, Unavailable
+from coregw.errors import CoregwError, RootNotFound, StorageFull, StoreDamaged, Unavailable
 from coregw.store.addresses import check_database_address, masked
 from coregw.store.ages import Expiries
 from coregw.store.collection import Identity, Usage
@@ -20,7 +22,17 @@ from coregw.store.postgres.connections import ConnectionPool, Query, Replicas, c
 from coregw.store.postgres.guides import DESCENTS_ON_PRIMARY, Guides, guide_columns
 from coregw.store.postgres.payloads import Chunks, PostgresPayloads, PostgresPayloadWriter, Room, RowChunks
 from coregw.store.postgres.schema import migrate
-from coregw.store.protocol import Guide, Stored, Table, check_listing, check_renewal, key_range
+from coregw.store.protocol import (
+    Guide,
+    Put,
+    Stored,
+    Table,
+    WriteOutcomes,
+    check_listing,
+    check_payload_sizes,
+    check_renewal,
+    key_range,
+)
 
 if TYPE_CHECKING:
     from coregw.store.buckets import BucketChunks
@@ -77,10 +89,10 @@ _LIST: Final = {
     Table.ROOTS: "SELECT key, value FROM roots WHERE dated >= (SELECT expired_before FROM state) AND",
     Table.RECORDS: "SELECT key, value FROM records WHERE",
 }
-_RENEW: Final = {
-    Stored.ROOTS: "SELECT * FROM coregw_renew_roots($1)",
-    Stored.PAYLOADS: "SELECT * FROM coregw_renew_payloads($1)",
-}
+_WRITE: Final = f"SELECT * FROM coregw_write({', '.join(f'${number}' for number in range(1, 15))})"  # noqa: S608
+_RENEW_PAYLOADS: Final = "SELECT * FROM coregw_renew_payloads($1)"
+_PORTION_BYTES: Final = 256 << 10
+"""Writes of twice as many bytes are two calls at the same time, and so on: the database uses a processor for each."""
 _TABLES: Final = ("pages", "roots", "records", "payloads", "chunks", "uploads", "attempts", "sizes", "guides")
 _FILES: Final = "SELECT ({})::bigint".format(" + ".join(f"pg_total_relation_size('{table}')" for table in _TABLES))
 """The query for the size of all tables and indexes."""
@@ -263,24 +275,63 @@ class PostgresStore:
         guides: Sequence[Guide] = (),
     ) -> int:
         self._database.require_open()
-        arguments: list[object] = []
-        for table in (Table.PAGES, Table.ROOTS, Table.RECORDS):
-            arguments += columns(rows.get(table, ()))
-        size = sum(len(key) + len(value) for pairs in rows.values() for key, value in pairs)
-        self._room.require(size + sum(guide.size for guide in guides))
-        # Pages and roots may be put twice. A record may have been replaced by another call in between.
-        attempt = uuid4() if rows.get(Table.RECORDS) else None
-        arguments += [list(requires), since, attempt]
-        call = "coregw_put($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-        if guides:
-            call = "coregw_put_guided($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
-            arguments += guide_columns(guides)
-        (row,) = await self._room.watch(self._database.write(f"SELECT * FROM {call}", *arguments))  # noqa: S608
+        put = Put(rows, requires, since, None, guides)
+        self._room.require(put.size)
+        (outcome,) = await self._call([put])
+        if isinstance(outcome, CoregwError):
+            raise outcome
+        return int(outcome)
+
+    async def write(
+        self, payloads: Sequence[tuple[bytes, bytes]], puts: Sequence[Put], renewals: Sequence[Sequence[bytes]]
+    ) -> WriteOutcomes:
+        check_payload_sizes(payloads)
+        self._database.require_open()
+        writes: list[_Write] = [*payloads, *puts, *map(list, renewals)]
+        refusals = [self._room.refusal(_size_of(write)) for write in writes]
+        admitted = [write for write, refusal in zip(writes, refusals, strict=True) if refusal is None]
+        portions = _portions_of(admitted, self._database.size - 1)
+        found = chain.from_iterable(await asyncio.gather(*map(self._call_each, portions)))
+        outcomes: list[Any] = [
+            next(found) if refusal is None else await self._renewed_or(refusal, write)
+            for write, refusal in zip(writes, refusals, strict=True)
+        ]
+        middle = len(payloads) + len(puts)
+        return WriteOutcomes(outcomes[: len(payloads)], outcomes[len(payloads) : middle], outcomes[middle:])
+
+    async def _renewed_or(self, refusal: CoregwError, write: _Write) -> int | CoregwError:
+        """Renew the roots of a put for which there is no room, if they are held; return why it is refused if not."""
+        try:
+            if isinstance(write, Put) and write.renews(await self.get(Table.ROOTS, write.roots)):
+                return 0 if None not in await self.renew(Stored.ROOTS, write.roots) else refusal
+        except CoregwError as error:
+            return error
+        return refusal
+
+    async def _call_each(self, writes: Sequence[_Write]) -> list[Any]:
+        """Make writes by one call, and return what each of them returns or raises."""
+        try:
+            return await self._call(writes) if writes else []
+        except CoregwError as error:
+            if isinstance(error, StorageFull | StoreDamaged) and len(writes) > 1:  # what one of them needs
+                return [(await self._call_each([write]))[0] for write in writes]
+            return [error] * len(writes)
+
+    async def _call(self, writes: Sequence[_Write]) -> list[Any]:
+        """Make writes by one call, and return what each of them returns, or raises by itself."""
+        (row,) = await self._room.watch(self._database.write(_WRITE, *_write_arguments(writes)))
         self._note_expiries(row["expiries"])
-        _require_held(row["outcome"], row["missing"])
-        if row["outcome"] == "swept":
-            raise Unavailable("garbage was collected between the first and the last write of this change; try again")
-        return int(row["at"])
+        renewed = set(row["renewed"] or ())
+        puts = zip(row["outcomes"] or (), row["missing"] or (), strict=True)
+        outcomes: list[Any] = []
+        for write in writes:
+            if isinstance(write, Put):
+                outcomes.append(_error_of(*next(puts)) or row["at"])
+            elif isinstance(write, list):
+                outcomes.append([0 if root in renewed else None for root in write])
+            else:
+                outcomes.append(None)
+        return outcomes
 
     async def compare_and_set(
         self,
@@ -305,7 +356,8 @@ class PostgresStore:
             )
         )
         self._note_expiries(row["expiries"])
-        _require_held(row["outcome"], row["missing"])
+        if error := _error_of(row["outcome"], row["missing"]):
+            raise error
         return bool(row["outcome"] == "written")
 
     async def list_rows(
@@ -329,7 +381,11 @@ class PostgresStore:
         self._database.require_open()
         if not keys:
             return []
-        sizes = {row[0]: row[1] for row in await self._room.watch(self._database.write(_RENEW[kind], list(keys)))}
+        if kind is Stored.ROOTS:
+            (held,) = await self._call([list(keys)])
+            return cast("list[int | None]", held)
+        rows = await self._room.watch(self._database.write(_RENEW_PAYLOADS, list(keys)))
+        sizes = {row[0]: row[1] for row in rows}
         return [sizes.get(key) for key in keys]
 
     # --- payloads -----------------------------------------------------------------------------------------------------
@@ -413,6 +469,58 @@ def _open_bucket(url: str) -> BucketChunks:
     return BucketChunks(url)
 
 
-def _require_held(outcome: str, missing: bytes | None) -> None:
+_Write = tuple[bytes, bytes] | Put | list[bytes]
+"""A payload, rows, or roots to renew."""
+
+
+def _size_of(write: _Write) -> int:
+    """What a write may add to the store, in bytes."""
+    if type(write) is tuple:
+        return len(write[1])
+    return write.size if isinstance(write, Put) else 0
+
+
+def _portions_of(writes: list[_Write], most: int) -> list[list[_Write]]:
+    """Divide writes into portions of about the same size, in order."""
+    *starts, total = accumulate(map(_size_of, writes), initial=0)
+    count = min(total // _PORTION_BYTES, most)
+    if count < 2:
+        return [writes]
+    portions: list[list[_Write]] = [[] for _ in range(count)]
+    for write, start in zip(writes, starts, strict=True):
+        portions[start * count // (total + 1)].append(write)
+    return portions
+
+
+def _write_arguments(writes: Sequence[_Write]) -> list[object]:
+    """Return the arguments of the call that makes writes."""
+    puts = [write for write in writes if isinstance(write, Put)]
+    payloads = sorted({write[0]: write[1] for write in writes if type(write) is tuple}.items())
+    rows = [
+        (number, kind, key, value)
+        for number, put in enumerate(puts, 1)
+        for kind, pairs in [*put.rows.items(), ("requires", [(root, b"") for root in put.requires])]
+        for key, value in dict(pairs).items()
+    ]
+    # Pages and roots may be put twice. A record may have been replaced by another call in between.
+    attempts = [uuid4() if put.rows.get(Table.RECORDS) else None for put in puts]
+    return [
+        [put.since for put in puts],
+        attempts,
+        [put.replaces for put in puts],
+        *([row[column] for row in rows] for column in range(4)),
+        *guide_columns(guide for put in puts for guide in put.guides),
+        [root for write in writes if isinstance(write, list) for root in write],
+        [name for name, _ in payloads],
+        [data for _, data in payloads],
+        uuid4(),
+    ]
+
+
+def _error_of(outcome: str, missing: bytes | None) -> CoregwError | None:
+    """Return what a call raises by what the database says has become of it."""
     if outcome == "missing":
-        raise RootNotFound(f"the store does not hold the root {(missing or b'').hex()} (binary CID)")
+        return RootNotFound(f"the store does not hold the root {(missing or b'').hex()} (binary CID)")
+    if outcome == "swept":
+        return Unavailable("garbage was collected between the first and the last write of this change; try again")
+    return None
