@@ -518,6 +518,11 @@ impl Member {
         self.arrived.load(Ordering::Acquire)
     }
 
+    /// Whether the last request of HTTP/1 that has begun has not arrived completely.
+    pub(crate) fn is_arriving(&self) -> bool {
+        !self.is_http2() && self.arrived() < self.progress().0
+    }
+
     /// Notes that it speaks HTTP/2.
     pub(crate) fn set_http2(&self) {
         self.is_http2.store(true, Ordering::Release);

@@ -29,6 +29,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout_at};
 
 use crate::budget::{Arriving, Broken};
 use crate::problem::{Codes, Error, Problem};
+use crate::responses::Awaited;
 use crate::server::{Answer, Service};
 
 /// Unused connections that are kept.
@@ -127,6 +128,7 @@ impl Upstream {
         {
             head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
         }
+        let member = Arc::clone(body.connection());
         let broken = Arc::new(Mutex::new(None));
         let mut request = Request::from_parts(head, Sent { body, broken: Arc::clone(&broken), until: None });
         let failed = |error: Error| {
@@ -136,7 +138,11 @@ impl Upstream {
         loop {
             let (mut link, is_new) = match self.take() {
                 Some(link) => (link, false),
-                None => (self.connect().await.map_err(|error| failed(error.into()))?, true),
+                None => {
+                    // However long it waits here, its client has to send more: it makes room for others that wait less.
+                    let _awaited = member.is_arriving().then(|| Awaited::new(&member));
+                    (self.connect().await.map_err(|error| failed(error.into()))?, true)
+                }
             };
             match link.send(request).await {
                 Ok(response) => return Ok(self.answer(response, link)),

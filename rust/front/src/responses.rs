@@ -218,10 +218,10 @@ impl Room {
 }
 
 /// Something that waits for the client of a connection, until it is dropped.
-struct Awaited<'a>(&'a Member);
+pub(crate) struct Awaited<'a>(&'a Member);
 
 impl<'a> Awaited<'a> {
-    fn new(member: &'a Member) -> Self {
+    pub(crate) fn new(member: &'a Member) -> Self {
         member.await_client(true);
         Self(member)
     }

@@ -2,6 +2,7 @@
 #![cfg(unix)]
 
 use std::convert::Infallible;
+use std::io::ErrorKind;
 use std::net::{Shutdown, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -345,6 +346,33 @@ async fn a_server_that_has_not_accepted_the_last_connections_yet_is_waited_for_i
         let mut received = [0; 15];
         timeout(SOON, client.read_exact(&mut received)).await.expect("an answer").expect("all of it");
         assert_eq!(&received, b"HTTP/1.1 200 OK");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_waits_for_the_server_and_for_its_body_makes_room_for_others() {
+    let mut few = rules(SOON);
+    few.shares.connections = 3;
+    let running = start_with("room", few).await;
+    SockRef::from(&running.listener).listen(0).expect("a shorter queue");
+    let _first = UnixStream::connect(running.folder.join("socket")).await.expect("a place in the queue");
+    let mut clients = Vec::new();
+    let head = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n";
+    for (requests, sent) in [(1, format!("{head}ab")), (2, format!("{head}a")), (2, String::new())] {
+        clients.push(running.connect(sent.as_bytes()).await);
+        let begun = async {
+            while running.server.figures().requests < requests || running.server.figures().connections < clients.len() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(SOON, begun).await.expect("it begins");
+        tokio::time::sleep(Duration::from_millis(5)).await; // which of them is older is told by milliseconds
+    }
+    let mut newest = running.connect(b"").await;
+    let [whole, part, idle] = &mut clients[..] else { unreachable!() };
+    assert_eq!(timeout(SOON, part.read_u8()).await.expect("an end").map_err(drop), Err(()));
+    for client in [whole, idle, &mut newest] {
+        assert!(client.try_read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock));
     }
 }
 
