@@ -17,9 +17,9 @@ gate      locked in row share mode by each write, in exclusive mode by each step
 ```
 
 A call is one function, so it is one round trip and one transaction. Writes that are made at once are one call, in which
-each has an outcome. In read committed mode each statement of a function
-sees what was committed when the statement began; so what `coregw_enter` reads once it has the lock stays true until the
-end of the transaction, which includes the wait for a standby.
+each has an outcome. In read committed mode each statement of a function sees what was committed when the statement
+began; so what `coregw_enter` reads once it has the lock stays true until the end of the transaction, which includes the
+wait for a standby.
 
 All functions lock rows in the order of their keys, and tables in the order above, but `guides` last.
 
