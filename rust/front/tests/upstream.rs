@@ -366,7 +366,7 @@ async fn a_request_that_waits_for_the_server_and_for_its_body_makes_room_for_oth
             }
         };
         timeout(SOON, begun).await.expect("it begins");
-        tokio::time::sleep(Duration::from_millis(5)).await; // which of them is older is told by milliseconds
+        tokio::time::sleep(Duration::from_millis(5)).await; // times are in milliseconds, and the older one has to differ
     }
     let mut newest = running.connect(b"").await;
     let [whole, part, idle] = &mut clients[..] else { unreachable!() };

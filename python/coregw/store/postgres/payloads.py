@@ -53,7 +53,7 @@ class Room:
             raise refusal
 
     def refusal(self, size: int) -> StorageFull | None:
-        """Return what `require` raises."""
+        """Count bytes as `require`, and return what it raises."""
         if self.quota_bytes is not None and self.used_bytes + size > self.quota_bytes:
             return StorageFull(f"the store holds at most {self.quota_bytes:,} bytes; {size:,} more do not fit")
         self.used_bytes += size

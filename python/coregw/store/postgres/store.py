@@ -318,7 +318,7 @@ class PostgresStore:
             return [error] * len(writes)
 
     async def _call(self, writes: Sequence[_Write]) -> list[Any]:
-        """Make writes by one call, and return what each of them returns, or raises by itself."""
+        """Make writes by one call, and return the result of each, or the error that concerns it alone."""
         (row,) = await self._room.watch(self._database.write(_WRITE, *_write_arguments(writes)))
         self._note_expiries(row["expiries"])
         renewed = set(row["renewed"] or ())

@@ -148,17 +148,10 @@ class RocksPayloads:
 def find_small(database: Database, multihashes: Sequence[bytes], most: int) -> list[tuple[int, bytes | None] | None]:
     """Read payloads of at most `most` bytes, and the sizes of others, as `ThreadCalls.find_payloads`."""
     rows = _decoded(multihashes, database.get(Family.PAYLOADS, multihashes))
-    keys = [chunk_key(row.upload_id, 0) for row in rows if row and 0 < row.size <= most]
-    chunks = iter(database.get(Family.CHUNKS, keys))
     found: list[tuple[int, bytes | None] | None] = []
-    for multihash, row in zip(multihashes, rows, strict=True):
-        if row is None or row.size > most:
-            found.append(None if row is None else (row.size, None))
-            continue
-        payload = next(chunks) if row.size else b""
-        if payload is None or len(payload) != row.size:
-            payload = _whole(database, multihash, row, payload)
-        found.append(None if payload is None else (row.size, payload))  # None if it was removed meanwhile
+    for row, payload in zip(rows, _read_chunks(database, multihashes, rows, most), strict=True):
+        is_gone = row is None or (row.size <= most and payload is None)  # or it was removed meanwhile
+        found.append(None if row is None or is_gone else (row.size, payload))
     return found
 
 
@@ -255,25 +248,34 @@ def _get_whole(
     for multihash, row in zip(multihashes, rows, strict=True):
         if row is not None and row.size > CHUNK_BYTES:
             check_whole_payload(multihash, row.size)
-    chunks = iter(database.get(Family.CHUNKS, [chunk_key(row.upload_id, 0) for row in rows if row and row.size]))
+    return _read_chunks(database, multihashes, rows, CHUNK_BYTES)
+
+
+def _read_chunks(
+    database: Database, multihashes: Sequence[bytes], rows: Sequence[PayloadRow | None], most: int
+) -> list[bytes | None]:
+    """Read the payloads of at most `most` bytes, which have one chunk at most, in one batch; the others are None."""
+    keys = [chunk_key(row.upload_id, 0) for row in rows if row and 0 < row.size <= most]
+    chunks = iter(database.get(Family.CHUNKS, keys))
     payloads: list[bytes | None] = []
     for multihash, row in zip(multihashes, rows, strict=True):
-        chunk = next(chunks) if row and row.size else b""
-        if row is None or chunk is None or len(chunk) != row.size:
+        if row is None or row.size > most:
+            payloads.append(None)
+            continue
+        chunk = next(chunks) if row.size else b""
+        if chunk is None or len(chunk) != row.size:
             chunk = _whole(database, multihash, row, chunk)
         payloads.append(chunk)
     return payloads
 
 
-def _whole(database: Database, multihash: bytes, row: PayloadRow | None, chunk: bytes | None) -> bytes | None:
-    """Return the chunk of a payload that has one; None if the payload is absent, or was removed meanwhile."""
-    if row is None:
-        return None
+def _whole(database: Database, multihash: bytes, row: PayloadRow, chunk: bytes | None) -> bytes | None:
+    """Return the chunk of a payload that has one; None if the payload was removed meanwhile."""
     if chunk is None:
         (found,) = _decoded([multihash], database.get(Family.PAYLOADS, [multihash]))
         if found != row:
             return None if found is None else _get_whole(database, [multihash], [found])[0]
-    return _checked(multihash, row, 0, chunk) if row.size else b""
+    return _checked(multihash, row, 0, chunk)
 
 
 def _decoded(multihashes: Sequence[bytes], values: Sequence[bytes | None]) -> list[PayloadRow | None]:
