@@ -282,10 +282,18 @@ class ConnectionPool:
 
         async def connect_to(**host: object) -> Connection:
             connection = await asyncpg.connect(
-                url, timeout=_CONNECT_SECONDS, server_settings=session, target_session_attrs=attributes, **host
+                url,
+                timeout=_CONNECT_SECONDS,
+                server_settings=session,
+                target_session_attrs=attributes,
+                connection_class=_ProbedConnection,
+                **host,
             )
-            _detect_loss(connection)
-            _know_arrays(connection)
+            try:  # asyncpg asks the database for each array type it meets; this makes it ask for all at once
+                await connection.fetch(_ARRAYS, [], [], [], [], [], timeout=_CONNECT_SECONDS)
+            except BaseException:
+                connection.terminate()
+                raise
             return connection
 
         async def connect(*_: object, **_classes: object) -> Connection:
@@ -472,30 +480,25 @@ async def _leave(_connection: Connection) -> None:
     """Leave a session as it is: nothing changes one, and a reset would cost a round trip for each call."""
 
 
-def _detect_loss(connection: Connection) -> None:
-    """Let the kernel notice that the other machine is gone; without it, a call would wait for a quarter of an hour."""
-    # asyncpg offers no other way to the socket; pyproject.toml bounds its version.
-    endpoint = connection._transport.get_extra_info("socket")  # noqa: SLF001
-    if endpoint is None or endpoint.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_AFTER_SECONDS)
-        endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
-        endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _LOST_AFTER_SECONDS)
+class _ProbedConnection(asyncpg.Connection):  # type: ignore[misc] # asyncpg has no types
+    """A connection whose kernel notices that the other machine is gone; else a call would wait a quarter of an hour."""
+
+    __slots__ = ()
+
+    def __init__(self, protocol: object, transport: asyncio.Transport, *arguments: object) -> None:
+        super().__init__(protocol, transport, *arguments)
+        endpoint = transport.get_extra_info("socket")
+        if endpoint is None or endpoint.family not in (socket.AF_INET, socket.AF_INET6):
+            return
+        endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_AFTER_SECONDS)
+            endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+            endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _LOST_AFTER_SECONDS)
 
 
-def _know_arrays(connection: Connection) -> None:
-    """Tell asyncpg of the array types of our calls. It would ask the database, which takes several round trips."""
-    numbers = {"bytea": (1001, 17), "int4": (1007, 23), "int8": (1016, 20), "text": (1009, 25), "uuid": (2951, 2950)}
-    absent = dict.fromkeys(("basetype", "range_subtype", "attrtypoids"))
-    types = [
-        {"oid": array, "ns": "pg_catalog", "name": f"_{name}", "kind": b"b", "elemtype": element, "elemdelim": ","}
-        | absent
-        for name, (array, element) in numbers.items()  # the numbers of built-in types never change
-    ]
-    # asyncpg has no public way to do that; pyproject.toml bounds its version.
-    connection._protocol.get_settings().register_data_types(types)  # noqa: SLF001
+_ARRAYS: Final = "SELECT $1::bytea[], $2::int4[], $3::int8[], $4::text[], $5::uuid[]"
+"""A query with the array types of all calls."""
 
 
 def columns(rows: Sequence[tuple[bytes, bytes]]) -> tuple[list[bytes], list[bytes]]:
