@@ -165,7 +165,7 @@ def test_payloads_and_roots_come_back_that_a_tree_or_a_record_names(base: Base, 
     data, truth = tmp_path / "data", base[1]
     shutil.copytree(base[0], data)
     payloads = [Cid(cid).multihash for cid in truth.payloads]
-    rows = [(Family.PAYLOADS, key) for key in payloads] + [payload_date(key) for key in payloads]
+    rows = [(Family.PAYLOADS, key) for key in payloads] + [(Family.META, payload_date(key)) for key in payloads]
     published = {root for roots in truth.names.values() for root in roots}
     assert published == set(truth.roots)
     without(data, [*rows, *((Family.ROOTS, bytes(Cid(root))) for root in published)])

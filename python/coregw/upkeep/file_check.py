@@ -290,7 +290,7 @@ class FileCheck(StoreCheck):
 
     def _dated_payloads(self) -> list[bytes]:
         """The multihashes of payloads without a row of which the date is known."""
-        prefix = payload_date(b"").key
+        prefix = payload_date(b"")
         rows = self.inventory.database.rows(Family.META, prefix, bytes((prefix[0] + 1,)))
         held = self.held_payloads()
         dated = (row.key[len(prefix) :] for row in rows if row.is_intact)

@@ -1,10 +1,12 @@
-//! One visit of the store: what is read, and what was found.
+//! One visit of the store: what is read, what was found, and the replies to those who wait.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use coregw_core::{Digest, Error, Page, RootCid};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 /// Payloads up to this size are read with their size, in bytes.
 pub const SMALL_PAYLOAD_BYTES: u64 = 64 << 10;
@@ -81,4 +83,56 @@ pub struct HeldPayload {
     pub size: u64,
     /// Its bytes, if there are at most [`SMALL_PAYLOAD_BYTES`].
     pub bytes: Option<Bytes>,
+}
+
+pub(crate) type ReplyTo<T> = oneshot::Sender<Result<T, Failure>>;
+
+/// What was requested, and where it is sent.
+pub(crate) fn reply<T>() -> (ReplyTo<T>, Reply<T>) {
+    let (to, from) = oneshot::channel();
+    (to, Reply(from))
+}
+
+/// What was requested. Dropped requests are not read.
+#[derive(Debug)]
+pub struct Reply<T>(oneshot::Receiver<Result<T, Failure>>);
+
+impl<T> Reply<T> {
+    /// Waits for what was found.
+    ///
+    /// # Errors
+    /// If it could not be read.
+    pub async fn found(self) -> Result<T, Failure> {
+        self.0.await.unwrap_or_else(|_| Err(closed()))
+    }
+}
+
+/// The runtime whose tasks wait for replies.
+///
+/// Replies that are sent there let many tasks run at once. Each one that another thread sends wakes a thread of the
+/// runtime, which may then run in turns with the sender.
+#[derive(Default)]
+pub(crate) struct Home(OnceLock<Handle>);
+
+impl Home {
+    /// Notes the runtime of the caller, if it is the first one.
+    pub(crate) fn note(&self) {
+        if self.0.get().is_none()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let _ = self.0.set(runtime); // another thread was first
+        }
+    }
+
+    /// Sends replies from within the runtime; without one, at once.
+    pub(crate) fn send(&self, replies: impl FnOnce() + Send + 'static) {
+        match self.0.get() {
+            Some(runtime) => drop(runtime.spawn(async move { replies() })),
+            None => replies(),
+        }
+    }
+}
+
+pub(crate) fn closed() -> Failure {
+    Failure::Unavailable("the store is closed".to_owned())
 }

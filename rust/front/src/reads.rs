@@ -32,9 +32,9 @@ use bytes::Bytes;
 use coregw_core::{Digest, Error, Kind, Page, PageCache, RootCid, Suite};
 use coregw_ops::{Lookahead, WantedPage};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use tokio::sync::oneshot;
 
-pub use crate::batch::{Batch, Failure, Found, FoundPage, HeldPayload, Multihash, SMALL_PAYLOAD_BYTES};
+pub use crate::batch::{Batch, Failure, Found, FoundPage, HeldPayload, Multihash, Reply, SMALL_PAYLOAD_BYTES};
+use crate::batch::{Home, ReplyTo, closed, reply};
 
 /// A request for more pages than these is a read of its own.
 pub const MAX_MERGED_PAGES: usize = 64;
@@ -55,32 +55,6 @@ impl Wanted {
     fn tree(&self) -> Option<(Kind, Suite)> {
         self.root.map(|root| (root.kind, root.suite))
     }
-}
-
-pub(crate) type ReplyTo<T> = oneshot::Sender<Result<T, Failure>>;
-
-/// What was requested, and where it is sent.
-pub(crate) fn reply<T>() -> (ReplyTo<T>, Reply<T>) {
-    let (to, from) = oneshot::channel();
-    (to, Reply(from))
-}
-
-/// What was requested. Dropped requests are not read.
-#[derive(Debug)]
-pub struct Reply<T>(oneshot::Receiver<Result<T, Failure>>);
-
-impl<T> Reply<T> {
-    /// Waits for what was found.
-    ///
-    /// # Errors
-    /// If it could not be read.
-    pub async fn found(self) -> Result<T, Failure> {
-        self.0.await.unwrap_or_else(|_| Err(closed()))
-    }
-}
-
-pub(crate) fn closed() -> Failure {
-    Failure::Unavailable("the store is closed".to_owned())
 }
 
 /// Pages that one request wants.
@@ -180,6 +154,8 @@ struct Queue {
     bulk: VecDeque<Wish>,
     alone: VecDeque<Alone>,
     flights: HashMap<u64, Flight>,
+    /// Requests for pages whose reads have ended, with what was found.
+    ended: Vec<(ReplyTo<Vec<FoundPage>>, Vec<FoundPage>)>,
     /// Whether the last batch was bulk: then something else comes first.
     was_bulk: bool,
 }
@@ -190,6 +166,7 @@ pub struct Reads {
     is_guided: bool,
     state: Mutex<Queue>,
     arrived: Condvar,
+    home: Home,
     reads: AtomicU64,
     pages_read: AtomicU64,
 }
@@ -197,8 +174,9 @@ pub struct Reads {
 impl Reads {
     /// A queue without requests. Of a store with guides, pages are read early.
     pub fn new(cache: Arc<PageCache>, is_guided: bool) -> Arc<Self> {
-        let (state, arrived) = (Mutex::default(), Condvar::new());
-        Arc::new(Self { cache, is_guided, state, arrived, reads: AtomicU64::new(0), pages_read: AtomicU64::new(0) })
+        let (state, arrived, home) = (Mutex::default(), Condvar::new(), Home::default());
+        let (reads, pages_read) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { cache, is_guided, state, arrived, home, reads, pages_read })
     }
 
     /// How many batches were read, and pages.
@@ -220,17 +198,15 @@ impl Reads {
 
     /// Requests the records of roots; what `lookahead` names is read in the same visit, and put into the cache.
     pub async fn roots(&self, roots: Vec<RootCid>, lookahead: Vec<Lookahead>) -> Result<Vec<Option<bool>>, Failure> {
-        let (reply, found) = oneshot::channel();
+        let (reply, found) = reply();
         let top = |each: &Lookahead| Wanted { digest: each.root.digest, root: Some(each.root) };
         let is_followed = |each: &Lookahead| self.is_guided && !each.keys.is_empty();
         let (followed, read): (Vec<_>, Vec<_>) = lookahead.into_iter().partition(is_followed);
-        let top_pages = {
-            let mut state = self.lock();
-            state.wish(Wish::Roots { roots, lookahead: followed, reply });
-            (!read.is_empty()).then(|| state.want(read.iter().map(top).collect()))
-        };
-        self.arrived.notify_one();
-        let found = Reply(found).found().await;
+        let top_pages = self.request(|queue| {
+            queue.wish(Wish::Roots { roots, lookahead: followed, reply });
+            (!read.is_empty()).then(|| queue.want(read.iter().map(top).collect()))
+        });
+        let found = found.found().await;
         if let Some(pages) = top_pages {
             let _ = pages.found().await; // they may not be needed, so a failure counts only when they are
         }
@@ -240,31 +216,34 @@ impl Reads {
     /// Requests payloads: their sizes, and the bytes of small ones. Together these have about a mebibyte at most.
     pub fn payloads(&self, names: Vec<Multihash>) -> Reply<Vec<Option<HeldPayload>>> {
         let (to, found) = reply();
-        self.lock().wish(Wish::Payloads { names, reply: to });
-        self.arrived.notify_one();
+        self.request(|queue| queue.wish(Wish::Payloads { names, reply: to }));
         found
     }
 
     /// Requests the sizes of payloads.
     pub fn sizes(&self, names: Vec<Multihash>) -> Reply<Vec<Option<u64>>> {
         let (to, found) = reply();
-        self.lock().wish(Wish::Sizes { names, reply: to });
-        self.arrived.notify_one();
+        self.request(|queue| queue.wish(Wish::Sizes { names, reply: to }));
         found
     }
 
     /// Requests a part of a payload, of at most a mebibyte.
     pub fn chunk(&self, name: Multihash, range: Range<u64>) -> Reply<Bytes> {
-        let (reply, found) = oneshot::channel();
-        self.lock().wish(Wish::Chunk { name, range, reply });
-        self.arrived.notify_one();
-        Reply(found)
+        let (to, found) = reply();
+        self.request(|queue| queue.wish(Wish::Chunk { name, range, reply: to }));
+        found
     }
 
     fn want(&self, wanted: Vec<Wanted>) -> Reply<Vec<FoundPage>> {
-        let reply = self.lock().want(wanted);
+        self.request(|queue| queue.want(wanted))
+    }
+
+    /// Adds requests to the queue, for tasks of one runtime.
+    fn request<T>(&self, add: impl FnOnce(&mut Queue) -> T) -> T {
+        self.home.note();
+        let added = add(&mut self.lock());
         self.arrived.notify_one();
-        reply
+        added
     }
 
     // --- visits -------------------------------------------------------------------------------------------------------
@@ -331,12 +310,17 @@ impl Reads {
             flight.pages.iter().zip(found.pages).map(|(wanted, page)| self.parse(wanted, page)).collect();
         let Flight { alone, wishes, roots, pages: wanted, .. } = flight;
         let held: HashMap<RootCid, Option<bool>> = roots.into_iter().zip(found.roots).collect();
-        answer(wishes, &held, found.payloads, found.sizes, found.chunks);
         let mut state = self.lock();
         match alone {
             Some((part, numbers)) => state.settle(part, numbers, pages),
             None => state.share(&wanted, &pages),
         }
+        let ended = std::mem::take(&mut state.ended);
+        drop(state);
+        self.home.send(move || {
+            answer(wishes, &held, found.payloads, found.sizes, found.chunks);
+            ended.into_iter().for_each(|(reply, pages)| drop(reply.send(Ok(pages)))); // clients may have left
+        });
     }
 
     /// Parses a page for the first request that wants it, if any wants it parsed.
@@ -428,11 +412,11 @@ impl Queue {
     }
 
     fn want(&mut self, wanted: Vec<Wanted>) -> Reply<Vec<FoundPage>> {
-        let (reply, found) = oneshot::channel();
+        let (reply, found) = reply();
         if self.is_closed || wanted.is_empty() {
             let answer = if self.is_closed { Err(closed()) } else { Ok(Vec::new()) };
             let _ = reply.send(answer); // it is held below
-            return Reply(found);
+            return found;
         }
         let id = self.new_id();
         let (count, is_large) = (wanted.len(), wanted.len() > MAX_MERGED_PAGES);
@@ -450,7 +434,7 @@ impl Queue {
         }
         let found_pages = vec![FoundPage::Missing; count];
         self.parts.insert(id, PageRequest { wanted, found: found_pages, left: count, again: Vec::new(), reply });
-        Reply(found)
+        found
     }
 
     /// Takes what a visit is for, if there is something.
@@ -581,7 +565,7 @@ impl Queue {
         for (number, page) in numbers.into_iter().zip(pages) {
             part.found[number] = page.as_wanted(&part.wanted[number]);
         }
-        let _ = part.reply.send(Ok(part.found)); // the client may have left
+        self.ended.push((part.reply, part.found));
     }
 
     /// Notes that the read of one page of a request has ended.

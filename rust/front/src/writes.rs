@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use coregw_core::{Digest, RootCid};
 
-use crate::batch::{Failure, Multihash};
+use crate::batch::{Failure, Home, Multihash, Reply, ReplyTo, closed, reply};
 use crate::budget::Account;
-use crate::reads::{Reply, ReplyTo, closed, reply};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// A payload of at most this size is hashed by the thread of its connection and written with others, in bytes.
@@ -136,6 +135,7 @@ struct WriteQueue {
 pub struct Writes {
     state: Mutex<WriteQueue>,
     arrived: Condvar,
+    home: Home,
     gathering_part: f32,
 }
 
@@ -147,7 +147,12 @@ impl Writes {
 
     /// A queue whose batches wait for others during this part of the time of the batch before, at most.
     pub fn gathering(part: f32) -> Arc<Self> {
-        Arc::new(Writes { state: Mutex::default(), arrived: Condvar::new(), gathering_part: part })
+        Arc::new(Writes {
+            state: Mutex::default(),
+            arrived: Condvar::new(),
+            home: Home::default(),
+            gathering_part: part,
+        })
     }
 
     /// Writes a payload; the reply comes when it is durable. `account` counts its memory until then.
@@ -173,6 +178,7 @@ impl Writes {
     }
 
     fn add(&self, write: Write) {
+        self.home.note();
         let mut state = self.lock();
         let refusal = match state.waiting.len() {
             _ if state.is_closed => closed(),
@@ -259,9 +265,11 @@ impl Writes {
             Ok(written) => (written, Failure::Internal),
             Err(failure) => (Written::default(), failure),
         };
-        end_all(waiters.payloads, written.payloads, &failure, Awaiting::end);
-        end_all(waiters.trees, written.trees, &failure, Awaiting::end_trees);
-        end_all(waiters.renewals, written.renewals, &failure, Awaiting::end);
+        self.home.send(move || {
+            end_all(waiters.payloads, written.payloads, &failure, Awaiting::end);
+            end_all(waiters.trees, written.trees, &failure, Awaiting::end_trees);
+            end_all(waiters.renewals, written.renewals, &failure, Awaiting::end);
+        });
     }
 
     /// Ends the queue: what waits fails, and further writes do. What was taken goes on.

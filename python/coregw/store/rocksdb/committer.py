@@ -234,7 +234,7 @@ class Committer:
         self._is_woken = False
         self._unsynced_bytes = 0
         self._unsynced_pages: list[Write] = []
-        self._not_durable: set[RowKey] = set()
+        self._not_durable: set[tuple[Family, bytes]] = set()
         self._is_closed = False
         self.figures: Final = CommitFigures()
         self._next_tick = 0.0
@@ -273,15 +273,19 @@ class Committer:
         Raises:
             Unavailable: The store is closed or read-only, or `MAX_WAITING` requests are queued.
         """
+        return self.queue(Request(action, reads, size, durable, after_sync))
+
+    def queue(self, request: Request) -> asyncio.Future[Any]:
+        """As `submit`, for a request."""
         self._require_open()
         if self._queue.qsize() >= MAX_WAITING:
             raise Unavailable(f"the disk does not keep up: {MAX_WAITING:,} writes are queued")
-        future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        self._queue.put(Request(action, reads, size, durable, after_sync, future=future))
+        request.future = asyncio.get_running_loop().create_future()
+        self._queue.put(request)
         if not self._is_woken:
             self._is_woken = True
             self._wake.put(None)
-        return future
+        return request.future
 
     def commit(self, requests: Sequence[Request]) -> None:
         """Do requests in this thread, and what is queued with them. Each has its result or its error then.
@@ -436,9 +440,7 @@ class Committer:
             self._sync()
         if transaction.writes:
             # Recorded before the write makes them readable.
-            self._not_durable |= {
-                RowKey(family, key) for family, key, _ in transaction.writes if family in _HIDDEN_UNTIL_DURABLE
-            }
+            self._not_durable |= {row[:2] for row in transaction.writes if row[0] in _HIDDEN_UNTIL_DURABLE}
             # Pages are readable before they are durable, and whoever found one may refer to it.
             self._unsynced_pages += [write for write in transaction.writes if write[0] is Family.PAGES]
             try:

@@ -140,12 +140,13 @@ class Dates:
         stored = transaction.get(row)
         if stored is None:
             return None
-        self.date_payload(transaction, row.key)
+        self.date_payloads(transaction, [row.key])
         return PayloadRow.decode(row.key, stored).size
 
-    def date_payload(self, transaction: Transaction, multihash: bytes) -> None:
-        """Write the date of a payload that is held."""
-        transaction.put(payload_date(multihash), encode_date(self.ages.clock.now()))
+    def date_payloads(self, transaction: Transaction, multihashes: Sequence[bytes]) -> None:
+        """Write the dates of payloads that are held."""
+        date = encode_date(self.ages.clock.now())
+        transaction.put_all(Family.META, [(payload_date(multihash), date) for multihash in multihashes])
 
 
 _COMPACTED: Final = {
@@ -219,7 +220,7 @@ class RocksCollection:
         }
         reads = [] if kind is Stored.PAGES else [RowKey(Family(kind), key) for key in keys]
         if kind is Stored.PAYLOADS:
-            reads += [payload_date(key) for key in keys]
+            reads += [RowKey(Family.META, payload_date(key)) for key in keys]
 
         def remove(transaction: Transaction) -> list[bool]:
             return [removals[kind](transaction, key) for key in keys]
@@ -248,7 +249,7 @@ class RocksCollection:
             return [Item(key, len(key) + len(value), 0) for key, value in rows]
         if kind is Stored.ROOTS:
             return [Item(key, len(key) + len(value), self._dates.of_root(value) or 0) for key, value in rows]
-        found = database.get(Family.META, [payload_date(key).key for key, _ in rows])
+        found = database.get(Family.META, [payload_date(key) for key, _ in rows])
         return [
             Item(key, PayloadRow.decode(key, value).size, self._dates.of_payload(date))
             for (key, value), date in zip(rows, found, strict=True)
@@ -269,7 +270,7 @@ class RocksCollection:
         return True
 
     def _remove_payload(self, transaction: Transaction, multihash: bytes) -> bool:
-        row, date = RowKey(Family.PAYLOADS, multihash), payload_date(multihash)
+        row, date = RowKey(Family.PAYLOADS, multihash), RowKey(Family.META, payload_date(multihash))
         stored = transaction.get(row)
         if stored is None or self._dates.of_payload(transaction.get(date)) >= self.before:
             return False

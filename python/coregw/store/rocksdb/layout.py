@@ -133,9 +133,9 @@ def decode_date(value: bytes) -> int:
     return int(date)
 
 
-def payload_date(multihash: bytes) -> RowKey:
-    """The row with the date of a payload; absent if an older version stored the payload."""
-    return RowKey(Family.META, b"p" + multihash)
+def payload_date(multihash: bytes) -> bytes:
+    """The key in `Family.META` of the date of a payload; absent if an older version stored the payload."""
+    return b"p" + multihash
 
 
 class Confirmed(NamedTuple):

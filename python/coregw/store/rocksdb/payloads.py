@@ -12,12 +12,12 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import nullcontext
-from typing import Final, NamedTuple
+from typing import Final, cast
 
 from coregw.errors import CoregwError, PayloadNotFound, StoreDamaged
 from coregw.store.chunks import ChunkWriter
 from coregw.store.protocol import CHUNK_BYTES, check_payload_sizes, check_range, check_whole_payload
-from coregw.store.rocksdb.committer import Committer, Transaction
+from coregw.store.rocksdb.committer import Committer, Request, Transaction
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.garbage import Dates
 from coregw.store.rocksdb.layout import Family, PayloadRow, RowKey, chunk_key, epoch_of_upload, upload_id
@@ -26,9 +26,7 @@ from coregw.store.rocksdb.reader import Reader
 __all__ = [
     "RocksPayloadWriter",
     "RocksPayloads",
-    "ShortPayload",
     "find_small",
-    "put_chunk",
     "read_part",
 ]
 
@@ -66,11 +64,11 @@ class RocksPayloads:
         """See `coregw.store.Store.put_payloads`."""
         check_payload_sizes(payloads)
         self._reader.require_open()
-        return await _submit_chunks(self._committer, self._dates, [self.upload(*each) for each in payloads])
+        return cast("list[bool]", await self._committer.queue(self.request(payloads)))
 
-    def upload(self, multihash: bytes, data: bytes) -> ShortPayload:
-        """Return a payload with a new upload id. For any thread."""
-        return ShortPayload(self._new_id(), multihash, data)
+    def request(self, payloads: Sequence[tuple[bytes, bytes]]) -> Request:
+        """Return a request for payloads of at most one chunk each, whose result is which are new. For any thread."""
+        return _request(self._dates, [(self._new_id(), *each) for each in payloads])
 
     def _new_id(self) -> bytes:
         return upload_id(self._committer.epoch, next(self._counter))
@@ -175,51 +173,24 @@ def read_part(database: Database, multihash: bytes, start: int, end: int) -> byt
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-class ShortPayload(NamedTuple):
-    """A payload of at most one chunk that is stored at once.
-
-    Attributes:
-        upload_id: The new id of its chunk.
-        multihash: Its binary multihash.
-        data: Its bytes.
-    """
-
-    upload_id: bytes
-    multihash: bytes
-    data: bytes
-
-    @property
-    def row(self) -> RowKey:
-        """The row that `put_chunk` reads."""
-        return RowKey(Family.PAYLOADS, self.multihash)
-
-    @property
-    def size(self) -> int:
-        """The approximate number of bytes that `put_chunk` writes."""
-        return len(self.data) + _ROW_BYTES
-
-
-def _submit_chunks(committer: Committer, dates: Dates, uploads: Sequence[ShortPayload]) -> asyncio.Future[list[bool]]:
-    """Queue payloads in one atomic batch; the result is which of them are newly stored."""
+def _request(dates: Dates, uploads: Sequence[tuple[bytes, bytes, bytes]]) -> Request:
+    """Return a request for payloads of at most one chunk each: the new ids of their chunks, multihashes, bytes."""
+    rows = [RowKey(Family.PAYLOADS, multihash) for _, multihash, _ in uploads]
 
     def put(transaction: Transaction) -> list[bool]:
-        return [put_chunk(transaction, dates, upload) for upload in uploads]
+        are_new = []
+        dates.date_payloads(transaction, [multihash for _, multihash, _ in uploads])
+        for row, (upload, _, data) in zip(rows, uploads, strict=True):
+            is_new = transaction.get(row) is None
+            are_new.append(is_new)
+            if is_new:
+                if data:
+                    transaction.put_all(Family.CHUNKS, [(chunk_key(upload, 0), data)])
+                transaction.put(row, PayloadRow(upload, len(data)).encode())
+        return are_new
 
-    size = sum(each.size for each in uploads)
-    return committer.submit(put, reads=[each.row for each in uploads], size=size, durable=True)
-
-
-def put_chunk(transaction: Transaction, dates: Dates, upload: ShortPayload) -> bool:
-    """Write a payload; return whether it is newly stored."""
-    upload_id, multihash, data = upload
-    row = upload.row
-    dates.date_payload(transaction, multihash)
-    if transaction.get(row) is not None:
-        return False
-    if data:
-        transaction.put(RowKey(Family.CHUNKS, chunk_key(upload_id, 0)), data)
-    transaction.put(row, PayloadRow(upload_id, len(data)).encode())
-    return True
+    size = sum(len(data) for _, _, data in uploads) + _ROW_BYTES * len(uploads)
+    return Request(put, rows, size, durable=True, count=len(uploads))
 
 
 def _find(database: Database, multihash: bytes, number: int) -> tuple[PayloadRow, bytes | None]:
@@ -321,16 +292,14 @@ class RocksPayloadWriter(ChunkWriter):
 
     async def _finish(self, last: bytes, multihash: bytes) -> bool:
         if not self._sent:
-            (is_new,) = await _submit_chunks(
-                self._committer, self._dates, [ShortPayload(self._upload, multihash, last)]
-            )
-            return is_new
+            are_new: list[bool] = await self._committer.queue(_request(self._dates, [(self._upload, multihash, last)]))
+            return are_new[0]
         self._multihash = multihash
         payload = RowKey(Family.PAYLOADS, multihash)
 
         def commit(transaction: Transaction) -> bool:
             transaction.require_epoch(self._epoch)
-            self._dates.date_payload(transaction, multihash)
+            self._dates.date_payloads(transaction, [multihash])
             if transaction.get(payload) is not None:
                 self._drop(transaction)
                 return False
@@ -340,7 +309,7 @@ class RocksPayloadWriter(ChunkWriter):
             transaction.delete(RowKey(Family.UPLOADS, self._upload))
             return True
 
-        is_new = await self._committer.submit(
+        is_new: bool = await self._committer.submit(
             commit,
             reads=[payload],
             size=len(last) + _ROW_BYTES,

@@ -424,7 +424,7 @@ def _family_by_form(key: bytes, size: int) -> Family:
     Keys of records begin with a letter, which ids of uploads and multihashes do not; after it, those as long as a
     digest have names.
     """
-    if key in _STATE_KEYS or (key[:1] == payload_date(b"").key and size == _DATE_BYTES):
+    if key in _STATE_KEYS or (key[:1] == payload_date(b"") and size == _DATE_BYTES):
         return Family.META
     if len(key) == _ROOT_CID_BYTES and key[:1] == b"\x01":
         return Family.ROOTS

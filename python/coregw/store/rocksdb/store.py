@@ -28,7 +28,6 @@ from coregw.store.rocksdb.payloads import (
     RocksPayloads,
     RocksPayloadWriter,
     find_small,
-    put_chunk,
     read_part,
 )
 from coregw.store.rocksdb.reader import Reader
@@ -405,75 +404,65 @@ class RocksThreadCalls:
     def write(
         self, payloads: Sequence[tuple[bytes, bytes]], puts: Sequence[Put], renewals: Sequence[Sequence[bytes]]
     ) -> WriteOutcomes:
-        stored = [*map(self._payload_write, payloads), *map(self._put_write, puts)]
-        renewed = [self._renewal_write(roots) for roots in renewals]  # apart, since a full disk allows these
-        outcomes, held = self._commit([stored, renewed])
-        return WriteOutcomes(
-            [each if isinstance(each, CoregwError) else None for each in outcomes[: len(payloads)]],
-            outcomes[len(payloads) :],
-            held,
+        stored, put, held = self._commit(
+            [
+                _Group(self._payloads.request, payloads),
+                _Group(self._put_request, puts),
+                _Group(self._renewal_request, renewals),  # apart, since a full disk allows these
+            ]
         )
+        return WriteOutcomes([each if isinstance(each, CoregwError) else None for each in stored], put, held)
 
-    def _payload_write(self, payload: tuple[bytes, bytes]) -> _Write:
-        upload = self._payloads.upload(*payload)
-        return _Write(partial(put_chunk, dates=self._dates, upload=upload), [upload.row], upload.size, durable=True)
+    def _put_request(self, puts: Sequence[Put]) -> Request:
+        def perform(transaction: Transaction) -> list[int | CoregwError]:
+            return [_outcome_of(partial(self._dates.put_rows, transaction, put)) for put in puts]
 
-    def _put_write(self, put: Put) -> _Write:
-        action, durable = partial(self._dates.put_rows, put=put), put.is_durable
-        reads = root_rows([*put.requires, *(() if put.replaces is None else put.roots)])
-        return _Write(action, reads, put.size, durable=durable, after_sync=durable)
+        roots = [root for put in puts for root in (*put.requires, *(() if put.replaces is None else put.roots))]
+        durable = any(put.is_durable for put in puts)
+        size = sum(put.size for put in puts)
+        return Request(perform, root_rows(roots), size, durable=durable, after_sync=durable, count=len(puts))
 
-    def _renewal_write(self, roots: Sequence[bytes]) -> _Write:
-        return _Write(partial(self._dates.renew_roots, roots=roots), root_rows(roots), 0, durable=True)
+    def _renewal_request(self, renewals: Sequence[Sequence[bytes]]) -> Request:
+        def perform(transaction: Transaction) -> list[list[int | None] | CoregwError]:
+            return [_outcome_of(partial(self._dates.renew_roots, transaction, roots)) for roots in renewals]
 
-    def _commit(self, groups: Sequence[Sequence[_Write]]) -> list[list[Any]]:
+        rows = root_rows([root for roots in renewals for root in roots])
+        return Request(perform, rows, 0, durable=True, count=len(renewals))
+
+    def _commit(self, groups: Sequence[_Group]) -> list[list[Any]]:
         """Make the writes of each group by one request, and return what each of them returns or raises."""
-        requests = [_request_of(writes) for writes in groups]
+        requests = [group.request(group.writes) for group in groups]
         try:
             self._committer.commit([request for request in requests if request.count])
         except CoregwError as error:
-            return [[error] * len(writes) for writes in groups]
+            return [[error] * len(group.writes) for group in groups]
         return [self._outcomes_of(*each) for each in zip(requests, groups, strict=True)]
 
-    def _outcomes_of(self, request: Request, writes: Sequence[_Write]) -> list[Any]:
+    def _outcomes_of(self, request: Request, group: _Group) -> list[Any]:
         if request.error is None:
             return request.result or []
         if not isinstance(request.error, CoregwError):
             raise request.error
-        if isinstance(request.error, StoreDamaged) and len(writes) > 1:  # a row that one of them reads
-            return [self._commit([[each]])[0][0] for each in writes]
-        return [request.error] * len(writes)
+        if isinstance(request.error, StoreDamaged) and len(group.writes) > 1:  # a row that one of them reads
+            return [self._commit([_Group(group.request, [each])])[0][0] for each in group.writes]
+        return [request.error] * len(group.writes)
 
 
-class _Write(NamedTuple):
-    """One of the writes of a `Request`, whose attributes it has."""
+class _Group(NamedTuple):
+    """Writes of one kind.
 
-    action: Callable[[Transaction], Any]
-    reads: Sequence[RowKey]
-    size: int
-    durable: bool
-    after_sync: bool = False
+    Attributes:
+        request: Returns the request for some of them, whose result has what each of them returns or raises.
+        writes: The writes.
+    """
 
-
-def _request_of(writes: Sequence[_Write]) -> Request:
-    """Return the request for several writes, whose result has what each of them returns or raises."""
-
-    def perform(transaction: Transaction) -> list[Any]:
-        return [_outcome_of(each.action, transaction) for each in writes]
-
-    return Request(
-        perform,
-        [row for each in writes for row in each.reads],
-        sum(each.size for each in writes),
-        durable=any(each.durable for each in writes),
-        after_sync=any(each.after_sync for each in writes),
-        count=len(writes),
-    )
+    request: Callable[[Sequence[Any]], Request]
+    writes: Sequence[Any]
 
 
-def _outcome_of(action: Callable[[Transaction], _T], transaction: Transaction) -> _T | CoregwError:
+def _outcome_of(action: Callable[[], _T]) -> _T | CoregwError:
     """Return what an action returns or raises."""
     try:
-        return action(transaction)
+        return action()
     except CoregwError as error:
         return error
