@@ -51,7 +51,7 @@ pub use interrupt::Interrupt;
 pub use key::{Key, PathKeys, Segments, Window};
 pub use key_list::{KeyList, Keys, MAX_KEYS};
 pub use page::cache::{PageCache, PageSource};
-pub use page::format::{InnerPage, MAX_PAGE, Page, inner_pages};
+pub use page::format::{EncodedPage, InnerPage, MAX_PAGE, Page, inner_pages};
 pub use proof::query::{Answer, Ask, DiffQuery, Element, Query};
 pub use proof::verify;
 pub use query::arcs::{ArcFault, Arcs};

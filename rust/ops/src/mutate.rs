@@ -53,7 +53,9 @@ async fn mutate(trees: Trees, base: RootCid, deltas: Vec<(Delta, Ask)>, prove: b
         arc_count += delta.change_count;
     }
     let Mutation { trees, made, receipts, results, required, .. } = mutation;
+    let new = made.parsed();
     trees.store_unless_held(made.take(), &results, &required).await;
+    new.into_iter().for_each(|page| trees.cache.insert(page)); // the next change of the result begins with them
     trees.spend_bytes(receipts.iter().filter_map(|receipt| receipt.proof.as_ref()).map(String::len).sum()).await?;
     Ok(json::write(&Receipt {
         base_root: base.cid().text(),
@@ -81,7 +83,7 @@ struct Mutation {
 
 impl Mutation {
     fn new(trees: Trees, base: RootCid, prove: bool) -> Self {
-        let made = Arc::new(MadePages { pages: Mutex::default(), cache: Arc::clone(&trees.cache) });
+        let made = Arc::new(MadePages { made: Mutex::default(), cache: Arc::clone(&trees.cache) });
         let (receipts, results) = (Vec::new(), Vec::new());
         Self { trees, base, current: base, prove, made, receipts, results, required: vec![base] }
     }
@@ -112,7 +114,7 @@ impl Mutation {
         match delta.object(&self.current)? {
             Object::Empty(tree) => {
                 let root = tree.root();
-                self.made.add(&root, tree.pages().map(|page| (page.digest(), page.to_bytes())));
+                self.made.add(tree.pages().map(|page| (Arc::clone(&page), page.to_bytes())));
                 Ok(root)
             }
             Object::Existing(root) => {
@@ -133,7 +135,7 @@ impl Mutation {
             match drafted {
                 Ok(pages) if pages.is_empty() => return Ok(()),
                 Ok(pages) => {
-                    self.made.add(query.root(), pages);
+                    self.made.add(pages);
                     if self.made.bytes() > MAX_MADE_BYTES {
                         self.trees.store(self.made.take(), &[], &[]).await;
                     }
@@ -164,48 +166,68 @@ impl Mutation {
 /// When the pages that a mutation has made take more bytes than this, they are stored. If it fails later, they are garbage.
 const MAX_MADE_BYTES: usize = 8 << 20;
 
-/// The pages that a mutation has made and not stored, in front of the cache. They are kept as they are stored, and parsed
-/// when a later delta needs them: parsed pages take several times the memory.
+/// The memory, in bytes, of the made pages that are kept parsed: enough for the paths to some keys.
+const MAX_PARSED_BYTES: usize = 256 << 10;
+
+/// The pages that a mutation has made and not stored, in front of the cache. Only the first ones are kept parsed: parsed
+/// pages take several times the memory. The others are parsed when a later delta needs them.
 struct MadePages {
-    pages: Mutex<BTreeMap<Digest, MadePage>>,
+    made: Mutex<Made>,
     cache: Arc<PageCache>,
+}
+
+#[derive(Default)]
+struct Made {
+    pages: BTreeMap<Digest, MadePage>,
+    parsed_bytes: usize,
 }
 
 struct MadePage {
     kind: Kind,
     suite: Suite,
     bytes: Vec<u8>,
+    parsed: Option<Arc<Page>>,
 }
 
 impl MadePages {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Digest, MadePage>> {
+    fn lock(&self) -> MutexGuard<'_, Made> {
         // Pages are immutable and inserted whole, so a panic elsewhere cannot leave the map inconsistent.
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds encoded pages of the tree of `root`.
-    fn add(&self, root: &RootCid, pages: impl IntoIterator<Item = (Digest, Vec<u8>)>) {
-        let made = |(digest, bytes)| (digest, MadePage { kind: root.kind, suite: root.suite, bytes });
-        self.lock().extend(pages.into_iter().map(made));
+    /// Adds pages, with their encodings.
+    fn add(&self, pages: impl IntoIterator<Item = (Arc<Page>, Vec<u8>)>) {
+        let mut made = self.lock();
+        for (page, bytes) in pages {
+            let (digest, kind, suite) = (page.digest(), page.kind, page.suite);
+            made.parsed_bytes += page.memory();
+            let parsed = (made.parsed_bytes <= MAX_PARSED_BYTES).then_some(page);
+            made.pages.insert(digest, MadePage { kind, suite, bytes, parsed });
+        }
     }
 
     /// How many bytes the pages have.
     fn bytes(&self) -> usize {
-        self.lock().values().map(|page| page.bytes.len()).sum()
+        self.lock().pages.values().map(|page| page.bytes.len()).sum()
+    }
+
+    /// The pages that are kept parsed.
+    fn parsed(&self) -> Vec<Arc<Page>> {
+        self.lock().pages.values().filter_map(|page| page.parsed.clone()).collect()
     }
 
     /// The pages to store. None are left.
     fn take(&self) -> Vec<(Digest, Vec<u8>)> {
-        let pages = std::mem::take(&mut *self.lock());
-        pages.into_iter().map(|(digest, page)| (digest, page.bytes)).collect()
+        let made = std::mem::take(&mut *self.lock());
+        made.pages.into_iter().map(|(digest, page)| (digest, page.bytes)).collect()
     }
 }
 
 impl PageSource for MadePages {
     fn page(&self, digest: &Digest) -> Option<Arc<Page>> {
-        let made = self.lock().get(digest).map(|page| Page::parse(&page.bytes, page.kind, page.suite, digest));
-        match made {
-            Some(page) => page.ok().map(Arc::new),
+        match self.lock().pages.get(digest) {
+            Some(MadePage { parsed: Some(page), .. }) => Some(Arc::clone(page)),
+            Some(page) => Page::parse(&page.bytes, page.kind, page.suite, digest).ok().map(Arc::new),
             None => self.cache.page(digest),
         }
     }

@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use crate::bits::{PathBuffer, Side};
 use crate::id::cid::Kind;
-use crate::id::suite::Digest;
 use crate::interrupt::{Attempt, Failure, Interrupt};
-use crate::page::format::Page;
+use crate::page::format::{EncodedPage, Page};
 use crate::page::partial::{MAX_MISSING_PAGES, PartialTree};
 use crate::tree::arena::{Arena, FRESH, KEEP_LEFT, KEEP_RIGHT, Node, NodeId, PAGE_TOP, SHOWN, State, Tail};
 
@@ -29,8 +28,8 @@ impl PartialTree {
         tops.iter().map(|top| built.remove(top).ok_or(Failure::Invalid("a page has two parents").into())).collect()
     }
 
-    /// Creates pages of the tree below `top` that no store has yet, of about `max_bytes` together, encoded, with their
-    /// digests. None are left when it returns none. O(fresh nodes and the pages they are in) time for all pages, and memory
+    /// Creates pages of the tree below `top` that no store has yet, of about `max_bytes` together, and encodes them. None
+    /// are left when it returns none. O(fresh nodes and the pages they are in) time for all pages, and memory
     /// for one page besides the result.
     ///
     /// # Errors
@@ -40,12 +39,12 @@ impl PartialTree {
         top: NodeId,
         drafting: &mut Drafting,
         max_bytes: usize,
-    ) -> Attempt<Vec<(Digest, Vec<u8>)>> {
+    ) -> Attempt<Vec<EncodedPage>> {
         self.budget = u64::MAX; // what was changed has been paid for
         drafting.begin(self, top);
         let (mut pages, mut bytes) = (Vec::new(), 0);
         while bytes < max_bytes {
-            let (before, mut draft) = (drafting.tops.len(), Draft::default());
+            let (before, mut draft) = (drafting.tops.len(), Draft { arena: Arena::spare(), ..Draft::default() });
             let Some(top) = drafting.tops.get(drafting.done) else {
                 break;
             };
@@ -61,10 +60,10 @@ impl PartialTree {
             self.undo_loads();
             drafting.tops[drafting.done].prefix = Vec::new();
             drafting.done += 1;
-            let page = Page::new(self.kind, self.suite, draft.arena, Vec::new());
+            let page = Page::linking(self.kind, self.suite, draft.arena.exact()); // a cache may keep it
             let encoded = page.to_bytes();
             bytes += encoded.len();
-            pages.push((page.digest(), encoded));
+            pages.push((Arc::new(page), encoded));
         }
         Ok(pages)
     }

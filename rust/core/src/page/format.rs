@@ -36,6 +36,9 @@ pub struct Page {
     pub(crate) links: Links<Self>,
 }
 
+/// A page, and its encoding for a store.
+pub type EncodedPage = (Arc<Page>, Vec<u8>);
+
 /// The trees that a page may belong to.
 const TREES: [(Kind, Suite); 4] = [
     (Kind::Map, Suite::Sha2_256),
@@ -51,6 +54,13 @@ impl Page {
     /// A page with the pages that its stubs stand for, or none, and without links.
     pub(crate) fn new(kind: Kind, suite: Suite, arena: Arena, next: Vec<Arc<Self>>) -> Self {
         Self { kind, suite, arena, next, links: Links::default() }
+    }
+
+    /// A page that notes the pages below it as they are found.
+    pub(crate) fn linking(kind: Kind, suite: Suite, arena: Arena) -> Self {
+        let mut page = Self::new(kind, suite, arena, Vec::new());
+        page.links = Links::of(page.stubs().count());
+        page
     }
 
     /// Parses a stored page and checks its digest. O(bytes) hashing.
@@ -69,8 +79,7 @@ impl Page {
         if matches!(arena.node(Self::TOP).state, State::Stub { .. }) {
             return Err(Error::damaged(format!("page {digest} shows no node")));
         }
-        let mut page = Self::new(kind, suite, arena, Vec::new());
-        page.links = Links::of(page.stubs().count());
+        let page = Self::linking(kind, suite, arena);
         match page.digest() == *digest {
             true => Ok(page),
             false => Err(Error::damaged(format!("page {digest} has the digest {}", page.digest()))),

@@ -7,13 +7,12 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::id::cid::{Cid, Kind, RootCid};
-use crate::id::suite::Digest;
 use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::key::{Key, Window};
 use crate::key_list::Keys;
 use crate::page::cache::PageSource;
 use crate::page::draft::Drafting;
-use crate::page::format::Page;
+use crate::page::format::{EncodedPage, Page};
 use crate::page::partial::{PartialTree, Visiting};
 use crate::page::path::{Finder, PagePath};
 use crate::page::supply::Supply;
@@ -251,12 +250,12 @@ impl Query {
         interrupt.map(|failure| failure.on_stored(&self.root))
     }
 
-    /// Creates pages of the changed tree that no store has yet, encoded, with their digests: some of them at a time, until
-    /// it returns none. Call it after the answer.
+    /// Creates pages of the changed tree that no store has yet, and encodes them: some of them at a time, until it returns
+    /// none. Call it after the answer.
     ///
     /// # Errors
     /// An [`Interrupt`]; unless it failed, it can be called again.
-    pub fn new_pages(&mut self) -> Result<Vec<(Digest, Vec<u8>)>, Interrupt> {
+    pub fn new_pages(&mut self) -> Result<Vec<EncodedPage>, Interrupt> {
         match &mut self.nodes {
             Held::Tree(held) => {
                 let HeldTree { tree, made, drafting, .. } = &mut **held;

@@ -15,6 +15,7 @@ use crate::proof::query::{Answer, Ask, Query};
 use crate::query::arcs::Arcs;
 use crate::query::changes::{ListChange, ListChanges, MapChange, MapChanges};
 use crate::snapshot::Snapshot;
+use crate::tree::arena::{Node, NodeId, State};
 
 type Stored = BTreeMap<Digest, Arc<Page>>;
 
@@ -60,12 +61,33 @@ fn change(root: &RootCid, stored: &Stored, ask: Ask, budget: u64, max_held_bytes
     loop {
         match query.new_pages() {
             Ok(new) if new.is_empty() => break,
-            Ok(new) => pages.extend(new),
+            Ok(new) => pages.extend(new.into_iter().map(|(page, bytes)| {
+                check_is_as_read(&page, &bytes);
+                (page.digest(), bytes)
+            })),
             Err(interrupt) => meet(&mut query, interrupt),
         }
     }
     let held_bytes = most.max(held_bytes());
     Changed { digest, proof: query.proof(), pages, held_bytes }
+}
+
+/// Checks that a new page is as the one that is read from its encoding: a cache may keep it instead.
+fn check_is_as_read(page: &Page, bytes: &[u8]) {
+    let read = Page::parse(bytes, page.kind, page.suite, &page.digest()).expect("a page");
+    let nodes = |page: &Page| -> Vec<_> {
+        let ids = (0..page.arena.nodes.len() as u32).map(NodeId);
+        let state = |id| match page.arena.node(id).state {
+            State::Inner { bit, left, right, .. } => format!("{bit} {left:?} {right:?}"),
+            State::Leaf { .. } => format!("{:?}", page.arena.target(id)),
+            other => format!("{other:?}"),
+        };
+        let numbers = |node: &Node| (node.digest, node.count, node.weight, node.height, node.flags);
+        ids.map(|id| (numbers(page.arena.node(id)), page.arena.measure(id), state(id))).collect()
+    };
+    assert_eq!(nodes(page), nodes(&read));
+    assert_eq!(read.to_bytes(), bytes);
+    assert!(page.memory() <= read.memory());
 }
 
 /// The pages as a store returns them, without links to each other.
