@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from enum import StrEnum
+from itertools import chain
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -368,8 +369,8 @@ class Put(NamedTuple):
     @property
     def size(self) -> int:
         """The number of bytes of all rows and guides."""
-        rows = sum(len(key) + len(value) for pairs in self.rows.values() for key, value in pairs)
-        return rows + sum(guide.size for guide in self.guides)
+        rows = chain.from_iterable(self.rows.values())
+        return sum(map(len, chain.from_iterable(rows))) + sum([guide.size for guide in self.guides])
 
 
 class WriteOutcomes(NamedTuple):

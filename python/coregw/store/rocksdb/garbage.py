@@ -33,6 +33,7 @@ from coregw.store.rocksdb.layout import (
     decode_date,
     encode_date,
     payload_date,
+    root_date,
 )
 from coregw.store.rocksdb.reader import Reader
 
@@ -64,7 +65,7 @@ class Dates:
 
     def of_root(self, stored: bytes | None) -> int | None:
         """The date of a root's row; None if there is no row."""
-        return None if stored is None else max(RootRow.decode(stored).date or 0, self.ages.undated)
+        return None if stored is None else max(root_date(stored) or 0, self.ages.undated)
 
     def of_payload(self, stored: bytes | None) -> int:
         """The date of a payload whose date row is `stored`."""
@@ -82,31 +83,31 @@ class Dates:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def put(self, transaction: Transaction, table: Table, pairs: Sequence[tuple[bytes, bytes]]) -> None:
-        """Write rows of a table, those of roots with a date."""
-        family, now = FAMILIES[table], self.ages.clock.now()
+    def put(self, transaction: Transaction, table: Table, pairs: Sequence[tuple[bytes, bytes]], now: int) -> None:
+        """Write rows of a table at the time `now`, those of roots with this date."""
         if table is Table.PAGES:
             self.ages.recent.add([key for key, _ in pairs], now)
         elif table is Table.ROOTS:
             pairs = [(key, RootRow(now, value).encode()) for key, value in pairs]
-        transaction.put_all(family, pairs)
+        transaction.put_all(FAMILIES[table], pairs)
 
     def put_rows(self, transaction: Transaction, put: Put) -> int:
         """Write rows, and return the store's time, as `coregw.store.Store.put`. Raises before it writes, or never."""
+        now = self.ages.clock.now()
         if roots := put.roots:
             rows = root_rows(roots) if put.replaces is not None else []
             if put.renews([self.shown(Table.ROOTS, transaction.get(row)) for row in rows]):
                 self.renew_roots(transaction, roots)
-                return self.ages.clock.now()
+                return now
             self.ages.admit(roots, put.since)
         self.require(transaction, put.requires)
         for table, pairs in put.rows.items():
-            self.put(transaction, table, pairs)
-        return self.ages.clock.now()
+            self.put(transaction, table, pairs, now)
+        return now
 
     def require(self, transaction: Transaction, roots: Sequence[bytes]) -> None:
         """Check that roots are held; see `Ages.require`."""
-        self.ages.require((row.key, self.of_root(transaction.get(row))) for row in root_rows(roots))
+        self.ages.require([(row.key, self.of_root(transaction.get(row))) for row in root_rows(roots)])
 
     def renew_roots(self, transaction: Transaction, roots: Sequence[bytes]) -> list[int | None]:
         """Renew the dates of roots, as `coregw.store.Store.renew`."""

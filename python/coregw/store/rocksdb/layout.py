@@ -33,6 +33,7 @@ __all__ = [
     "encode_epoch",
     "epoch_of_upload",
     "payload_date",
+    "root_date",
     "upload_id",
     "upload_of_chunk",
 ]
@@ -160,6 +161,11 @@ class Confirmed(NamedTuple):
         return cls(*_CONFIRMED.unpack(value))
 
 
+def root_date(stored: bytes) -> int | None:
+    """Read the date of a `RootRow`; `StoreDamaged` if it is malformed."""
+    return decode_date(stored[: _DATE.size]) if stored else None
+
+
 class RootRow(NamedTuple):
     """The value of a row of `Family.ROOTS`: when the root was stored or renewed, then what was put.
 
@@ -176,9 +182,7 @@ class RootRow(NamedTuple):
     @classmethod
     def decode(cls, stored: bytes) -> RootRow:
         """Read a row's value; `StoreDamaged` if it is malformed."""
-        if not stored:
-            return cls(None, b"")
-        return cls(decode_date(stored[: _DATE.size]), stored[_DATE.size :])
+        return cls(root_date(stored), stored[_DATE.size :])
 
 
 class PayloadRow(NamedTuple):

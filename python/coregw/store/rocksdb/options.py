@@ -78,7 +78,8 @@ def family_options(cache: Cache, *, compacts: bool = True) -> dict[str, Options]
     """The options of every family but `Family.META`. `cache` holds the blocks of all families but `Family.CHUNKS`."""
     small = _family_options(buffer_bytes=_MIB, buffers=2, compacts=compacts)
     small.set_block_based_table_factory(_point_lookups(cache))
-    pages = _family_options(buffer_bytes=4 * _MIB, buffers=3, compacts=compacts)
+    # Twice as large as those of chunks, since keys are digests: compactions write the next level half as often.
+    pages = _family_options(buffer_bytes=8 * _MIB, buffers=2, compacts=compacts)
     pages.set_block_based_table_factory(_point_lookups(cache))
     # Only payloads may compress well. Chunks bypass the block cache: one large payload would evict every page, and the
     # operating system's page cache serves them equally well.

@@ -86,7 +86,7 @@ async def open_store(
 
     Args:
         path: The directory.
-        cache_bytes: Memory for RocksDB's block cache. Memtables take up to some 34 MiB more.
+        cache_bytes: Memory for RocksDB's block cache. Memtables take up to some 38 MiB more.
         reserve_bytes: With less free space than this on the disk, writes that need room raise `StorageFull`.
         quota_bytes: With more data than this in the store, writes that need room raise `StorageFull`; 0 sets no limit.
         read_threads: The maximum number of concurrent reads.
@@ -216,7 +216,7 @@ class RocksStore:
             if self._dates.shown(table, transaction.get(row)) != expected:
                 return False
             self._dates.require(transaction, requires)
-            self._dates.put(transaction, table, [(key, value), *further])
+            self._dates.put(transaction, table, [(key, value), *further], self._dates.ages.clock.now())
             return True
 
         size = Put({table: [(key, value), *further]}, requires, None).size

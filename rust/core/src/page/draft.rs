@@ -22,7 +22,7 @@ impl PartialTree {
         // Pages come after the pages above them, so in reverse order every link finds its page.
         for (mut draft, top) in drafts.into_iter().zip(&tops).rev() {
             draft.arena.shrink();
-            let next = draft.stubs.iter().map(|&id| self.linked_page(id, &built)).collect::<Attempt<_>>()?;
+            let next = draft.stubs.iter().map(|stub| self.page_below(stub, &built)).collect::<Attempt<_>>()?;
             built.insert(*top, Arc::new(Page::new(self.kind, self.suite, draft.arena, next)));
         }
         tops.iter().map(|top| built.remove(top).ok_or(Failure::Invalid("a page has two parents").into())).collect()
@@ -137,8 +137,14 @@ impl PartialTree {
     /// Copies the nodes of one page, and appends the tops of further new pages to `tops`.
     fn draft(&mut self, top: PageTop, tops: &mut Vec<PageTop>, draft: &mut Draft) -> Attempt<()> {
         let mut path = PathBuffer(top.prefix);
-        draft.rest.push(PendingCopy { id: top.id, floor: top.floor, parent: None, kept: true });
-        while let Some(PendingCopy { id, floor, parent, kept }) = draft.rest.pop() {
+        draft.rest.push(PendingCopy { id: top.id, floor: top.floor, parent: None, kept: true, is_unchanged: false });
+        while let Some(PendingCopy { id, floor, parent, kept, is_unchanged }) = draft.rest.pop() {
+            if let (true, true, Some((parent, _, side)), State::Remote { page, node }) =
+                (kept, is_unchanged, parent, self.state(id))
+            {
+                draft.copy(&self.pages[page as usize].arena, page, node, (parent, side));
+                continue;
+            }
             if let Some((_, bit, side)) = parent {
                 path.turn(bit, side);
             }
@@ -156,15 +162,14 @@ impl PartialTree {
                     self.draft_stub(id, draft)
                 }
             };
-            if let Some((parent, _, side)) = parent
-                && let State::Inner { left, right, .. } = &mut draft.arena.node_mut(parent).state
-            {
-                *(if side == Side::Left { left } else { right }) = there;
+            if let Some((parent, _, side)) = parent {
+                draft.link(parent, side, there);
             }
             if let (true, State::Inner { bit, left, right, .. }) = (kept, self.state(id)) {
+                let is_unchanged = !self.node(id).has(FRESH);
                 for (child, side, keep) in [(right, Side::Right, KEEP_RIGHT), (left, Side::Left, KEEP_LEFT)] {
-                    let kept = self.keeps(id, child, keep);
-                    draft.rest.push(PendingCopy { id: child, floor: bit + 1, parent: Some((there, bit, side)), kept });
+                    let (parent, kept) = (Some((there, bit, side)), self.keeps(id, child, keep));
+                    draft.rest.push(PendingCopy { id: child, floor: bit + 1, parent, kept, is_unchanged });
                 }
             }
         }
@@ -204,8 +209,21 @@ impl PartialTree {
     fn draft_stub(&self, id: NodeId, draft: &mut Draft) -> NodeId {
         let (arena, there) = self.source(id);
         let state = State::Stub { extent: self.extent(id), ordinal: draft.stubs.len() as u32 };
-        draft.stubs.push(id);
+        draft.stubs.push(StubOf::Node(id));
         draft.arena.push(Node { state, flags: 0, ..*arena.node(there) }, arena.measure(there))
+    }
+
+    /// The page that a stub of a draft stands for.
+    fn page_below(&self, stub: &StubOf, built: &BTreeMap<NodeId, Arc<Page>>) -> Attempt<Arc<Page>> {
+        match *stub {
+            StubOf::Node(id) => self.linked_page(id, built),
+            StubOf::Page { page, ordinal } => self.next_page(page, ordinal).map(Arc::clone).ok_or(UNLINKED.into()),
+        }
+    }
+
+    /// The page that a stub of a held page stands for, if these pages are linked.
+    fn next_page(&self, page: u32, ordinal: u32) -> Option<&Arc<Page>> {
+        self.pages[page as usize].next.get(ordinal as usize)
     }
 
     fn linked_page(&self, id: NodeId, built: &BTreeMap<NodeId, Arc<Page>>) -> Attempt<Arc<Page>> {
@@ -214,7 +232,7 @@ impl PartialTree {
         }
         let page = match self.state(id) {
             State::Remote { page, node } => match self.pages[page as usize].arena.node(node).state {
-                State::Stub { ordinal, .. } => self.pages[page as usize].next.get(ordinal as usize),
+                State::Stub { ordinal, .. } => self.next_page(page, ordinal),
                 _ => None,
             },
             _ => self.entered.get(&id).and_then(|&page| self.pages.get(page as usize)),
@@ -266,12 +284,62 @@ struct PendingCopy {
     parent: Option<(NodeId, u32, Side)>,
     /// Whether the node itself is in the page, not a stub.
     kept: bool,
+    /// Whether its parent was not changed, so that everything below is as on its page, own bits included.
+    is_unchanged: bool,
+}
+
+/// What a stub of a draft stands for.
+pub(crate) enum StubOf {
+    /// A node of the changed tree.
+    Node(NodeId),
+    /// A stub of a page that the tree holds.
+    Page { page: u32, ordinal: u32 },
 }
 
 /// A page under construction, and the nodes that its stubs stand for.
 #[derive(Default)]
 pub(crate) struct Draft {
     pub(crate) arena: Arena,
-    pub(crate) stubs: Vec<NodeId>,
+    pub(crate) stubs: Vec<StubOf>,
     rest: Vec<PendingCopy>,
+    /// Nodes of a page that are to be copied with what is below them, and their parents in the draft.
+    below: Vec<(NodeId, (NodeId, Side))>,
+}
+
+impl Draft {
+    /// Copies everything below a node of a page, with its number, and makes it a child.
+    fn copy(&mut self, from: &Arena, page: u32, top: NodeId, parent: (NodeId, Side)) {
+        self.below.push((top, parent));
+        while let Some((id, (parent, side))) = self.below.pop() {
+            let (node, arena) = (from.node(id), &mut self.arena);
+            let (state, flags) = match node.state {
+                State::Inner { bit, label, .. } => {
+                    let label = arena.copy_label(from, label, bit);
+                    (State::Inner { bit, label, left: PartialTree::TOP, right: PartialTree::TOP }, SHOWN)
+                }
+                State::Leaf { tail, target_len, .. } => {
+                    let bytes = &from.bytes[tail.offset as usize..][..usize::from(tail.len)];
+                    let tail = Tail { offset: arena.store(bytes), ..tail };
+                    (State::Leaf { tail, target: arena.store(from.target(id)), target_len }, SHOWN)
+                }
+                State::Stub { extent, ordinal } => {
+                    self.stubs.push(StubOf::Page { page, ordinal });
+                    (State::Stub { extent, ordinal: self.stubs.len() as u32 - 1 }, 0)
+                }
+                other => (other, node.flags),
+            };
+            let there = self.arena.push(Node { state, flags, ..*node }, from.measure(id));
+            self.link(parent, side, there);
+            if let State::Inner { left, right, .. } = node.state {
+                self.below.extend([(right, (there, Side::Right)), (left, (there, Side::Left))]);
+            }
+        }
+    }
+
+    /// Makes a node the child of another one.
+    fn link(&mut self, parent: NodeId, side: Side, child: NodeId) {
+        if let State::Inner { left, right, .. } = &mut self.arena.node_mut(parent).state {
+            *(if side == Side::Left { left } else { right }) = child;
+        }
+    }
 }
