@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -87,6 +90,32 @@ async def test_an_upload_that_trickles_gives_way() -> None:
         await reading
     with pytest.raises(Unavailable, match="this was stalled"):
         await upload.receive()
+
+
+@pytest.mark.anyio
+async def test_a_refused_upload_keeps_nothing_of_its_reader() -> None:
+    """Its file of arcs, for instance: a cycle with the reader's frame would end at the next garbage collection."""
+
+    class File:
+        pass
+
+    async def read(upload: Arrival) -> weakref.ref[File]:
+        file = File()
+        with suppress(Unavailable):
+            await upload.receive()
+        return weakref.ref(file)
+
+    sent: asyncio.Queue[Any] = asyncio.Queue()
+    upload = Arrival(sent.get)
+    gc.disable()
+    try:
+        reading = asyncio.create_task(read(upload))
+        await asyncio.sleep(0)
+        upload.refuse(Unavailable("this was stalled"))
+        assert (await reading)() is None
+        assert (await read(upload))() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.anyio

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
@@ -24,12 +25,9 @@ class Arrival:
     """The body of one request, from its head until its last byte: an ASGI receive channel.
 
     Time counts while the gateway waits for the client. Bytes that arrive make up for the time that they may take.
-
-    Attributes:
-        failure: What the reader of the body raises; None if nothing is wrong.
     """
 
-    __slots__ = ("_began", "_bytes", "_clock", "_is_complete", "_receive", "_task", "_waited", "failure")
+    __slots__ = ("_began", "_bytes", "_clock", "_failure", "_is_complete", "_receive", "_task", "_waited")
 
     def __init__(self, receive: Receive, clock: Callable[[], float] = time.monotonic) -> None:
         """Args: the channel of the server, and a clock in seconds."""
@@ -40,16 +38,16 @@ class Arrival:
         self._bytes = 0
         self._is_complete = False
         self._task: asyncio.Task[Any] | None = None
-        self.failure: Exception | None = None
+        self._failure: Exception | None = None  # copies of it are raised, whose tracebacks end with their readers
 
     def bind(self, state: dict[str, Any]) -> None:
         """Make `arrival_of` return this for the request whose scope has this ``state``."""
         state[_STATE] = self
 
     async def receive(self) -> HTTPReceiveMessage:
-        """Wait for the next part of the body, or for the client to leave. Raises `failure`, also while it waits."""
-        if self.failure is not None:
-            raise self.failure
+        """Wait for the next part of the body, or for the client to leave. Raises what `refuse` was given."""
+        if self._failure is not None:
+            raise copy(self._failure)
         if self._is_complete:
             return cast("HTTPReceiveMessage", await self._receive())
         self._task = task = asyncio.current_task()
@@ -70,10 +68,10 @@ class Arrival:
         return message
 
     def _raise_failure(self, task: asyncio.Task[Any] | None) -> None:
-        """Raise `failure` if that is why the task was cancelled."""
-        if self.failure is not None and task is not None:
+        """Raise the failure if that is why the task was cancelled."""
+        if self._failure is not None and task is not None:
             task.uncancel()
-            raise self.failure from None
+            raise copy(self._failure) from None
 
     def idle_since(self) -> float | None:
         """Return since when it has been too slow, by the clock; None if the client has to wait."""
@@ -86,8 +84,8 @@ class Arrival:
 
     def refuse(self, error: Exception) -> None:
         """End it, unless it is complete: the reader of the body raises `error`."""
-        if self.failure is None and not self._is_complete:
-            self.failure = error
+        if self._failure is None and not self._is_complete:
+            self._failure = error
             if self._task is not None:
                 self._task.cancel()
 
