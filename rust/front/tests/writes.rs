@@ -72,6 +72,18 @@ async fn what_waits_shares_a_batch_also_when_its_client_has_left() {
     assert_eq!(budget.held(), 0);
 }
 
+#[test]
+fn what_is_written_after_the_end_of_the_runtime_is_told_nobody() {
+    let (writes, budget) = (Writes::new(), budget());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let written = runtime.block_on(async { writes.put(vec![1], Bytes::from_static(b"payload"), held(&budget, 7)) });
+    let batch = writes.next().expect("one waits");
+    drop(runtime);
+    writes.done(batch.id, all(&batch, &Ok(())));
+    assert_eq!(budget.held(), 0);
+    drop(written);
+}
+
 #[tokio::test]
 async fn a_batch_waits_for_as_many_writes_as_were_in_progress_and_no_longer_than_the_queue_lives() {
     let (writes, budget) = (Writes::gathering(1e6), budget());

@@ -77,6 +77,38 @@ fn deltas_build_on_each_other_and_apply_atomically() {
     assert_eq!(store.pages.len(), before);
 }
 
+/// The pages that a change has made are in the cache, as they would be read: all that follows is as if it had read them.
+#[test]
+fn the_next_change_of_a_result_reads_none_of_the_pages_that_the_last_one_has_made() {
+    let (mut cached, mut uncached) = (Store::new(64 << 20, u64::MAX), Store::new(0, u64::MAX));
+    let mut arcs = many(20_000);
+    let paths: Vec<_> = arcs.keys().step_by(997).cloned().collect();
+    let mut root = cached.build(Suite::Sha2_256, &arcs);
+    assert_eq!(uncached.build(Suite::Sha2_256, &arcs), root);
+    for n in 0..200 {
+        let path = paths[n * 7 % paths.len()].as_str();
+        let (old, new) = (arcs.get(path).cloned(), payload(100_000 + n as u64));
+        let new = (n % 5 != 4 || old.is_none()).then_some(new);
+        let target = |cid: &Option<Cid>| cid.as_ref().map(|cid| json!({"target": cid.text()}));
+        let mut change = json!({"path": path});
+        for (side, cid) in [("before", &old), ("after", &new)] {
+            target(cid).into_iter().for_each(|target| change[side] = target);
+        }
+        let request = json!({"deltas": [{"kind": "map", "changes": [change]}], "prove": true});
+        cached.loads = 0;
+        let receipt = cached.mutate(&root, &request).expect("a change");
+        assert!(n < paths.len() || cached.loads == 0, "change {n} read {} pages", cached.loads);
+        assert_eq!(receipt, uncached.mutate(&root, &request).expect("a change"));
+        root = root_of(&receipt["new_root"]);
+        match new {
+            Some(cid) => arcs.insert(path.to_owned(), cid),
+            None => arcs.remove(path),
+        };
+    }
+    assert_eq!(cached.pages, uncached.pages);
+    assert_eq!(cached.build(Suite::Sha2_256, &arcs), root);
+}
+
 /// Pages that a mutation has made are stored when there are many; until it succeeds, no root has them.
 #[test]
 fn a_mutation_of_many_pages_stores_them_as_it_goes() {
