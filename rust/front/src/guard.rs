@@ -40,6 +40,8 @@ const OWN_VERSION: &[u8] = b"HTTP/1.1";
 
 const READ_BYTES: usize = 4 << 10;
 const DRAIN_BYTES: usize = 8 << 10;
+/// How much of HTTP/2 is read at once, before other connections have their turn: the shortest frames take as long as requests.
+const TURN_BYTES: usize = 16 << 10;
 /// How much is discarded that is no part of the body of the last request.
 const MAX_BEYOND_BYTES: usize = 1 << 20;
 /// How long after the end of an answer a client that is not sending may send its next request without having seen the end of
@@ -133,6 +135,8 @@ pub struct Guarded<S: Stream> {
     next_look: Option<Instant>,
     is_probed: bool,
     is_closed: bool,
+    /// Bytes of HTTP/2 that were read since the client was waited for.
+    at_once: usize,
 }
 
 impl<S: Stream> Guarded<S> {
@@ -158,6 +162,7 @@ impl<S: Stream> Guarded<S> {
             next_look: None,
             is_probed: false,
             is_closed: false,
+            at_once: 0,
         }
     }
 
@@ -299,12 +304,21 @@ impl<S: Stream> Guarded<S> {
         if self.is_closed {
             return Poll::Ready(Ok(()));
         }
+        if self.at_once >= TURN_BYTES {
+            self.at_once = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = buf.filled().len();
         if self.poll_passing(cx, buf)?.is_ready() {
-            // A client that never pauses is never waited for, so its deadline is looked at here.
-            let is_http2 = self.framing.part() == Part::Http2;
-            self.is_closed = is_http2 && self.request_due().is_some_and(|due| due <= Instant::now());
+            if self.framing.part() == Part::Http2 {
+                self.at_once += buf.filled().len() - before;
+                // A client that never pauses is never waited for, so its deadline is looked at here.
+                self.is_closed = self.request_due().is_some_and(|due| due <= Instant::now());
+            }
             return Poll::Ready(Ok(()));
         }
+        self.at_once = 0;
         if self.has_ended {
             return Poll::Pending; // until the answer is complete
         }

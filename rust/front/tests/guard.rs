@@ -3,8 +3,8 @@
 use std::io::{ErrorKind, Result};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use coregw_front::crowd::{Member, Open};
@@ -333,6 +333,40 @@ async fn pipelined_requests_are_read_ahead_within_bounds() {
         drop(open);
     }
     assert!(!sending.is_finished());
+}
+
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+#[tokio::test]
+async fn http2_that_never_pauses_leaves_other_connections_their_turn() {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let (mut client, mut guard) = connect();
+    send(&mut client, PREFACE).await;
+    expect(&mut guard, PREFACE).await;
+    send(&mut client, &[0; 60 << 10]).await;
+    let woken = Arc::new(Woken(AtomicUsize::new(0)));
+    let waker = Waker::from(Arc::clone(&woken));
+    let (mut bytes, mut turns) = ([0; 8 << 10], vec![0]);
+    while turns.iter().sum::<usize>() < 60 << 10 {
+        let mut buf = ReadBuf::new(&mut bytes);
+        match Pin::new(&mut guard.guarded).poll_read(&mut Context::from_waker(&waker), &mut buf) {
+            Poll::Ready(read) => {
+                read.expect("it is open");
+                *turns.last_mut().expect("a turn") += buf.filled().len();
+            }
+            Poll::Pending => {
+                assert_eq!(woken.0.swap(0, Ordering::AcqRel), 1, "its next turn comes");
+                turns.push(0);
+            }
+        }
+    }
+    assert!(turns.len() >= 3 && turns.iter().all(|read| *read <= 24 << 10), "{turns:?}");
 }
 
 #[tokio::test(start_paused = true)]
