@@ -360,6 +360,7 @@ class Bench:
         files["stored"] = write_lines(self.top / "stored.txt", (f"GET /v1/cas/{cid}" for cid in stored))
         record = "GET /admin/v1/scopes/bench/roots/bench"
         files["record"] = write_lines(self.top / "record.txt", iter([record]))
+        files["new payload"] = write_lines(self.top / "new.txt", iter([f"POST /v1/cas ?{PAYLOAD_BYTES}"]))
         octets = "application/octet-stream"
         small = tuple(f"{name}, small cache" for name in gateways)
         self.rows = [
@@ -369,6 +370,7 @@ class Bench:
             Row("resolve, HTTP/2, 8 streams", (NOW,), files["resolve"], connections=CONNECTIONS // 8, streams=8),
             Row("payload of 4 KiB", gateways, files["payload"]),
             Row("payload of 4 KiB, from the store", small, files["stored"]),
+            Row("payload of 4 KiB, stored durably", gateways, files["new payload"]),
             Row("multiproof", gateways, files["multiproof"], BATCH_CONNECTIONS),
             Row("bare multiproof", gateways, files["multiproof"], BATCH_CONNECTIONS, octets),
             Row("batch", gateways, files["batch"], BATCH_CONNECTIONS),
@@ -395,6 +397,7 @@ class Bench:
             "resolve, HTTP/2, 8 streams": 4,
             "payload of 4 KiB": 2.2,
             "payload of 4 KiB, from the store": 6,
+            "payload of 4 KiB, stored durably": 6,
         }
         for name, bar in bars.items():
             for gateway in self.pythons:
