@@ -431,7 +431,7 @@ class Bench:
         # Each pass reads other payloads: those that were read are in the cache.
         unread = (stored[start : start + count] for start in range(0, len(stored), count))
         small = self.servers[f"{NOW}, small cache"]
-        # Of this gateway alone: the reads of one in Python wait as long as the call, and some connections are closed.
+        # Of this gateway alone: the reads of one in Python wait as long as the call.
         for series, server, requests, work, of, bar in (
             ("p99 of warm reads", self.servers[NOW], itertools.repeat(warm), "hold", p99, 1.5),
             ("median of stored reads", small, unread, "compute", statistics.median, 8),

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base64_simd::STANDARD as BASE64;
 use coregw_core::verify::WIDE_PROOF_LIMIT;
 use coregw_core::{Answer, Ask, Query};
-use coregw_core::{Cid, Digest, Error, InputCode, Kind, Page, PageCache, PageSource, Result, RootCid, Suite};
+use coregw_core::{
+    Cid, Digest, EncodedPage, Error, InputCode, Kind, Page, PageCache, PageSource, Result, RootCid, Suite,
+};
 use serde::Deserialize;
 
 use crate::fixed_list::check_sizes;
@@ -196,7 +198,7 @@ impl MadePages {
     }
 
     /// Adds pages, with their encodings.
-    fn add(&self, pages: impl IntoIterator<Item = (Arc<Page>, Vec<u8>)>) {
+    fn add(&self, pages: impl IntoIterator<Item = EncodedPage>) {
         let mut made = self.lock();
         for (page, bytes) in pages {
             let (digest, kind, suite) = (page.digest(), page.kind, page.suite);

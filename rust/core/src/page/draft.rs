@@ -317,11 +317,7 @@ impl Draft {
                     let label = arena.copy_label(from, label, bit);
                     (State::Inner { bit, label, left: PartialTree::TOP, right: PartialTree::TOP }, SHOWN)
                 }
-                State::Leaf { tail, target_len, .. } => {
-                    let bytes = &from.bytes[tail.offset as usize..][..usize::from(tail.len)];
-                    let tail = Tail { offset: arena.store(bytes), ..tail };
-                    (State::Leaf { tail, target: arena.store(from.target(id)), target_len }, SHOWN)
-                }
+                State::Leaf { tail, target_len, .. } => (arena.copy_leaf(from, id, tail, target_len), SHOWN),
                 State::Stub { extent, ordinal } => {
                     self.stubs.push(StubOf::Page { page, ordinal });
                     (State::Stub { extent, ordinal: self.stubs.len() as u32 - 1 }, 0)

@@ -25,7 +25,7 @@ use crate::page::cache::PageSource;
 use crate::page::format::Page;
 use crate::page::held::{Released, Undo};
 use crate::page::supply::Supply;
-use crate::tree::arena::{Arena, Node, NodeId, PAGE_TOP, SHOWN, State, Tail};
+use crate::tree::arena::{Arena, Node, NodeId, PAGE_TOP, SHOWN, State};
 use crate::tree::descent::{Counts, Nodes, Shape, Step, Visited};
 use crate::tree::node::Summary;
 use crate::tree::pruned::{self, Form, VisitLimits};
@@ -228,12 +228,7 @@ impl PartialTree {
                     .map(|child| arena.push(Node::new(&Summary::UNKNOWN, State::Remote { page, node: child }), 0));
                 State::Inner { bit, label, left, right }
             }
-            State::Leaf { tail, target_len, .. } => {
-                let target = arena.store(held.target(from));
-                let bytes = &held.bytes[tail.offset as usize..][..usize::from(tail.len)];
-                let tail = Tail { offset: arena.store(bytes), ..tail };
-                State::Leaf { tail, target, target_len }
-            }
+            State::Leaf { tail, target_len, .. } => arena.copy_leaf(held, from, tail, target_len),
             other => other,
         };
         arena.set_sum(id, &held.sum(from));

@@ -318,6 +318,14 @@ impl Arena {
         Label { place: self.store(&from.bytes[offset as usize..][..len]).to_ne_bytes(), ..label }
     }
 
+    /// Stores the tail and the target that a leaf has in another arena, and returns its state here. Panics as `push` does.
+    #[inline]
+    pub fn copy_leaf(&mut self, from: &Self, id: NodeId, tail: Tail, target_len: u8) -> State {
+        let target = self.store(from.target(id));
+        let bytes = &from.bytes[tail.offset as usize..][..usize::from(tail.len)];
+        State::Leaf { tail: Tail { offset: self.store(bytes), ..tail }, target, target_len }
+    }
+
     /// Prefetches the bytes at an offset: a tail or target that is about to be read.
     #[inline(always)]
     pub fn prefetch_bytes(&self, offset: u32) {
