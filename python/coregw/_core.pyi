@@ -2306,11 +2306,25 @@ class WriteBatch(NamedTuple):
     id: int
     """What `StoreWrites.done` and `StoreWrites.fail` are told."""
     payloads: list[tuple[bytes, bytes]]
-    """Short payloads: the binary multihash and the bytes of each."""
+    """Payloads of at most 1 MiB: the binary multihash and the bytes of each."""
     trees: list[NewTrees]
     """Parts of trees."""
     renewals: list[list[bytes]]
     """Binary CIDs of roots to date as if they were stored now, a list for each request."""
+    chunks: list[PayloadChunk]
+    """Chunks of longer payloads, never two of one upload."""
+    dropped: list[int]
+    """Numbers of uploads that have ended otherwise than with a last chunk that was stored."""
+
+class PayloadChunk(NamedTuple):
+    """A part of a payload that arrives in chunks."""
+
+    upload: int
+    """The number of the upload."""
+    data: bytes
+    """1 MiB, or less in the last one."""
+    ends: bytes | None
+    """The binary multihash of the payload, which is stored with its last chunk; None for the others."""
 
 class NewTrees(NamedTuple):
     """Pages and roots that are stored together or not at all. If all roots are held, they are dated instead."""
@@ -2482,13 +2496,16 @@ class StoreReads:
 class StoreWrites:
     """What hot requests write to a store: a queue, from which threads of the caller take batches.
 
+    Args:
+        chunks: Whether it takes payloads of more than 64 KiB; those of more than 1 MiB come in chunks.
+
     >>> writes = StoreWrites()
     >>> writes.close()
     >>> writes.next() is None
     True
     """
 
-    def __new__(cls) -> StoreWrites: ...
+    def __new__(cls, chunks: bool = False) -> StoreWrites: ...
     def next(self) -> WriteBatch | None:
         """Wait, with the GIL released, until something is to be written, and take all that waits, up to a size.
 
@@ -2501,6 +2518,7 @@ class StoreWrites:
         payloads: Iterable[tuple[str, str] | None],
         trees: Iterable[tuple[str, str] | int],
         renewals: Iterable[tuple[str, str] | list[bool]],
+        chunks: Iterable[tuple[str, str] | None],
     ) -> None:
         """Say what became of a batch, when that is durable. An unknown batch is ignored.
 
@@ -2509,6 +2527,7 @@ class StoreWrites:
             payloads: None for one that is stored; or why it is not, as the kind and the message of `fail`.
             trees: The store's time; or why they are not stored, where ``not_found`` is a required root.
             renewals: Which roots are held; or why that is not known.
+            chunks: As of payloads; of a last chunk, whether the payload is stored.
 
         Raises:
             ValueError: If there is no such kind.
@@ -2536,7 +2555,7 @@ class Front:
 
     Args:
         reads: What hot requests read from the store.
-        writes: Takes the short payloads that are stored.
+        writes: Takes what hot requests write to the store.
         cache: What is known about the store.
         limits: How much clients may have, and how long they may take.
         hosts: As of `Origins`.

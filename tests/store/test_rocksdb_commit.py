@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from coregw._core import PayloadChunk
 from coregw.errors import RootNotFound, StorageFull, StoreDamaged, Unavailable
 from coregw.store import CHUNK_BYTES, Table
 from coregw.store.collection import Stored
@@ -26,7 +27,7 @@ from rocksdb_support import (
     put_roots,
     writes_resumed,
 )
-from store_payloads import multihash_of, random_bytes, upload
+from store_payloads import multihash_of, random_bytes, read, upload
 
 pytestmark = pytest.mark.anyio
 
@@ -324,3 +325,87 @@ async def test_a_closed_store_refuses_a_batch(store: RocksStore) -> None:
     await store.close()
     outcomes = await asyncio.to_thread(write, [(multihash_of(b"data"), b"data")], [a_put(b"a")], [[b"a"]])
     assert all(isinstance(each, Unavailable) for group in outcomes for each in group)
+
+
+# --- payloads that threads write chunk by chunk -----------------------------------------------------------------------
+
+
+LONG = random_bytes(2 * CHUNK_BYTES + 7)
+
+
+def chunks_of(number: int, data: bytes = LONG) -> list[PayloadChunk]:
+    """The chunks of an upload with this number."""
+    starts = range(0, len(data), CHUNK_BYTES)
+    return [
+        PayloadChunk(number, data[at : at + CHUNK_BYTES], multihash_of(data) if at == starts[-1] else None)
+        for at in starts
+    ]
+
+
+async def test_a_payload_is_stored_with_its_last_chunk_and_its_upload_is_over(store: RocksStore) -> None:
+    write = store.thread_calls().write
+    for parts in zip(chunks_of(7), chunks_of(8), strict=True):  # the same payload, twice
+        assert await store.stat_payloads([multihash_of(LONG)]) == [None]
+        outcomes = await asyncio.to_thread(write, [], [], [], parts)
+        assert outcomes.chunks == [None, None]
+    assert await read(store, multihash_of(LONG)) == LONG
+    await asyncio.to_thread(write, [], [], [], [], [7, 8, 9])
+    assert await assert_payloads_are_whole(store) == 1
+
+
+async def test_chunks_share_a_sync_with_other_writes_and_need_none_before_the_last(
+    store: RocksStore, database: ControlledDatabase
+) -> None:
+    write = store.thread_calls().write
+    first, second, last = chunks_of(1)
+    syncs = database.syncs
+    await asyncio.to_thread(write, [], [], [], [first])
+    assert database.syncs == syncs
+    await asyncio.to_thread(write, [(multihash_of(b"data"), b"data")], [], [], [second])
+    assert database.syncs == syncs + 1
+    await asyncio.to_thread(write, [(multihash_of(b"more"), b"more")], [a_put(b"a")], [], [last])
+    assert database.syncs == syncs + 2  # what came before it is durable
+
+
+@pytest.mark.parametrize("written", [1, 2, 3])
+async def test_a_dropped_upload_leaves_nothing_unless_its_payload_is_stored(store: RocksStore, written: int) -> None:
+    write = store.thread_calls().write
+    *parts, last = chunks_of(1)[:written]
+    for part in parts:
+        await asyncio.to_thread(write, [], [], [], [part])
+    await asyncio.to_thread(write, [], [], [], [last], [1])  # its client has left
+    assert await assert_payloads_are_whole(store) == (written == 3)
+
+
+async def test_a_chunk_that_finds_no_room_says_so_and_its_upload_can_be_dropped(
+    store: RocksStore, database: ControlledDatabase
+) -> None:
+    write = store.thread_calls().write
+    first, second, last = chunks_of(1)
+    await asyncio.to_thread(write, [], [], [], [first])
+    database.free = 0
+    for part in (second, last):
+        outcomes = await asyncio.to_thread(write, [], [], [[b"absent"]], [part])
+        assert ([type(each) for each in outcomes.chunks], outcomes.renewals) == ([StorageFull], [[None]])
+    await asyncio.to_thread(write, [], [], [], [], [1])
+    assert await assert_payloads_are_whole(store) == 0
+
+
+async def test_chunks_of_an_upload_that_began_before_the_store_was_reopened_are_refused(
+    store: RocksStore, database: ControlledDatabase
+) -> None:
+    write = store.thread_calls().write
+    first, second, last = chunks_of(1)
+    await asyncio.to_thread(write, [], [], [], [first])
+    database.error = Unavailable("a failed sync")
+    with pytest.raises(Unavailable):
+        await put_roots(store, [b"root"])
+    database.error = None
+    await writes_resumed(store)
+    for part in (second, last):
+        outcomes = await asyncio.to_thread(write, [], [], [], [part])
+        assert [type(each) for each in outcomes.chunks] == [Unavailable]
+    await asyncio.to_thread(write, [], [], [], [], [1])
+    for part in chunks_of(2):
+        assert (await asyncio.to_thread(write, [], [], [], [part])).chunks == [None]
+    assert await assert_payloads_are_whole(store) == 1

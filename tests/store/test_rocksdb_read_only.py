@@ -17,7 +17,7 @@ from store_payloads import multihash_of, random_bytes, read, upload
 
 pytestmark = pytest.mark.anyio
 
-ROOT, PAYLOAD, KEY = b"r" * 38, random_bytes(7, 450), b"nscope\0name\0"
+ROOT, PAYLOAD, KEY = b"r" * 38, random_bytes(450, 7), b"nscope\0name\0"
 
 
 async def stored(path: Path) -> None:
@@ -64,7 +64,7 @@ async def test_every_write_is_refused_with_the_reason(tmp_path: Path) -> None:
             lambda: store.put_payloads([(multihash_of(b"x"), b"x")]),
             lambda: store.compare_and_set(Table.RECORDS, KEY, b"record", b"other"),
             lambda: store.delete(Table.RECORDS, [KEY]),
-            lambda: upload(store, random_bytes(1, 3_000_000)),
+            lambda: upload(store, random_bytes(3_000_000, 1)),
         ):
             with pytest.raises(Unavailable, match="the store is read-only, since it is damaged"):
                 await write()  # type: ignore[no-untyped-call]

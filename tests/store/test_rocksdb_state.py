@@ -114,7 +114,7 @@ async def test_no_upload_id_is_used_twice_after_the_epoch_is_lost(tmp_path: Path
     damage(tmp_path, EPOCH_KEY)
     async with await opened(tmp_path, clock) as store:
         before = {epoch_of_upload(upload_of_chunk(key)) for key in keys(store, Family.CHUNKS)}
-        await upload(store, random_bytes(9, 2 * CHUNK_BYTES))
+        await upload(store, random_bytes(2 * CHUNK_BYTES, 9))
         after = {epoch_of_upload(upload_of_chunk(key)) for key in keys(store, Family.CHUNKS)}
         (added,) = after - before
         assert added > max(before)
@@ -128,7 +128,7 @@ async def test_an_epoch_is_later_than_those_of_chunks_that_an_earlier_clock_date
     clock = await stored(tmp_path)
     damage(tmp_path, EPOCH_KEY)
     async with await opened(tmp_path, clock) as store:
-        await upload(store, random_bytes(9, 2 * CHUNK_BYTES))
+        await upload(store, random_bytes(2 * CHUNK_BYTES, 9))
         first = store._database.epoch
     assert overwrite_in_ssts(tmp_path, EPOCH_KEY[1:])
     clock.seconds -= 1_000_000_000

@@ -118,7 +118,8 @@ async def serve_front(
         Unavailable: If the private socket cannot be created.
     """
     engine, limits = gateway.engine, gateway.limits
-    reads, writes = StoreReads(engine.cache, isinstance(engine.store, GuidedStore)), StoreWrites()
+    reads = StoreReads(engine.cache, isinstance(engine.store, GuidedStore))
+    writes = StoreWrites(chunks=isinstance(engine.store, ThreadStore))  # others would make one upload wait for another
     async with AsyncExitStack() as stack:
         private, path = stack.enter_context(_listen_in_private())
         patience = gateway.settings.shutdown_seconds
@@ -254,6 +255,7 @@ def _write_store(writes: StoreWrites, write: _Write) -> None:
                 [None if error is None else _reason(error) for error in outcomes.payloads],
                 [_reason(each) if isinstance(each, CoregwError) else each for each in outcomes.puts],
                 [_reason(each) if isinstance(each, CoregwError) else _held(each) for each in outcomes.renewals],
+                [None if error is None else _reason(error) for error in outcomes.chunks],
             )
         except Exception as error:  # noqa: BLE001 - those who wait must be told, whatever it is
             writes.fail(batch.id, *_reason(error))
@@ -293,7 +295,7 @@ def _write_of(store: Store, loop: asyncio.AbstractEventLoop) -> _Write:
 
     if isinstance(store, ThreadStore):
         blocking = store.thread_calls()
-        return lambda batch: blocking.write(*parts(batch))
+        return lambda batch: blocking.write(*parts(batch), batch.chunks, batch.dropped)
     write = store.write if isinstance(store, BatchStore) else partial(_write_each, store)
     return lambda batch: asyncio.run_coroutine_threadsafe(write(*parts(batch)), loop).result()
 

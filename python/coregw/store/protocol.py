@@ -8,7 +8,7 @@ from itertools import chain
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self, runtime_checkable
 
-from coregw._core import Cid
+from coregw._core import Cid, PayloadChunk
 from coregw.errors import CoregwError, InvalidInput
 
 __all__ = [
@@ -380,11 +380,13 @@ class WriteOutcomes(NamedTuple):
         payloads: None for one that is stored, or why it is not.
         puts: What `Store.put` returns, or raises.
         renewals: What `Store.renew` returns, or raises.
+        chunks: None for one that is written, or why it is not.
     """
 
     payloads: list[CoregwError | None]
     puts: list[int | CoregwError]
     renewals: list[list[int | None] | CoregwError]
+    chunks: Sequence[CoregwError | None] = ()
 
 
 class ThreadCalls(Protocol):
@@ -408,9 +410,26 @@ class ThreadCalls(Protocol):
         """Read the bytes `start` to `end` (exclusive) of a payload, at most `CHUNK_BYTES`, as `Store.read_payload`."""
 
     def write(
-        self, payloads: Sequence[tuple[bytes, bytes]], puts: Sequence[Put], renewals: Sequence[Sequence[bytes]]
+        self,
+        payloads: Sequence[tuple[bytes, bytes]],
+        puts: Sequence[Put],
+        renewals: Sequence[Sequence[bytes]],
+        chunks: Sequence[PayloadChunk] = (),
+        dropped: Sequence[int] = (),
     ) -> WriteOutcomes:
-        """Write everything at once as `BatchStore.write`, with one sync."""
+        """Write everything at once as `BatchStore.write`, with one sync; none for chunks of uploads that go on.
+
+        Args:
+            payloads: As of `Store.put_payloads`.
+            puts: Rows, each atomically.
+            renewals: Roots to renew.
+            chunks: Chunks of payloads, never two of one upload. The last one of a payload stores it, durably.
+            dropped: Uploads to end, after the chunks: what is written of them is deleted, unless their payload is
+                stored. Others are ignored.
+
+        Raises:
+            StorageFull, Unavailable: Nothing is known to be written.
+        """
 
 
 @runtime_checkable

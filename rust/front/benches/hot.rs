@@ -26,7 +26,7 @@ use coregw_front::proxy::{Application, Upstream};
 use coregw_front::reads::Reads;
 use coregw_front::server::{Answer, Listener, Server, Service};
 use coregw_front::tls::Tls;
-use coregw_front::writes::{SHORT_CHANGE_BYTES, SHORT_PAYLOAD_BYTES, Writes};
+use coregw_front::writes::{SHORT_CHANGE_BYTES, Writes};
 use coregw_ops::{Operation, Progress};
 use futures_util::future::join_all;
 use http::{HeaderName, HeaderValue, Request, Response};
@@ -88,7 +88,7 @@ fn gateway(cache: &Arc<PageCache>) -> Gateway<Application> {
     let limits = DriverLimits { node_budget: 2000, max_nodes: 1_000_000, patience: LONG, long_queries: 4, threads: 1 };
     let proxies = Arc::new(Proxies::new(LOOPBACK).expect("networks"));
     let parts = GatewayParts {
-        writes: Writes::new(),
+        writes: Writes::new(true),
         writers: Writers::Anybody,
         driver: Arc::new(Driver::new(Arc::clone(cache), reads, limits)),
         limits: BodyLimits {
@@ -96,7 +96,7 @@ fn gateway(cache: &Arc<PageCache>) -> Gateway<Application> {
             verify: 1 << 20,
             resolve_batch: 1 << 20,
             batch_answer: 1 << 20,
-            payload: SHORT_PAYLOAD_BYTES,
+            payload: 4 << 20,
             change: SHORT_CHANGE_BYTES,
         },
         budget: Budget::new(Capacity { total: 64 << 20, per_address: 32 << 20, largest: 16 << 20 }, proxies),

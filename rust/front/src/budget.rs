@@ -413,31 +413,82 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Error>,
 {
+    let mut whole = Pieces::new(declared_length(&body, limit)?);
+    while let Some(piece) = next_piece(&mut body, account).await? {
+        if whole.len() + piece.len() > limit {
+            return Err(Problem::too_large(limit));
+        }
+        account.add(piece.len())?;
+        whole.add(piece);
+    }
+    Ok(whole.take())
+}
+
+/// The declared length of a body; the largest number if it has none.
+///
+/// # Errors
+/// `too_large` if it is more than `limit`.
+pub(crate) fn declared_length(body: &impl Body, limit: usize) -> Result<usize, Problem> {
     if body.size_hint().lower() > limit as u64 {
         return Err(Problem::too_large(limit));
     }
-    let declared = body.size_hint().exact().and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX);
-    let (mut first, mut rest) = (Bytes::new(), Vec::new());
-    while let Some(frame) = next_frame(&mut body, account).await? {
-        let Ok(chunk) = frame.into_data() else { continue }; // trailers mean nothing here
-        let length = first.len() + rest.len() + chunk.len();
-        if length > limit {
-            return Err(Problem::too_large(limit));
-        }
-        account.add(chunk.len())?;
-        if length == chunk.len() {
-            first = chunk;
-            continue;
-        }
-        if rest.capacity() < length {
-            // Twice as much as before, but no more than is declared; not at once, as it may never arrive.
-            let capacity = declared.min(2 * rest.capacity()).max(length);
-            rest.reserve_exact(capacity - rest.len());
-        }
-        rest.extend_from_slice(&std::mem::take(&mut first));
-        rest.extend_from_slice(&chunk);
+    Ok(body.size_hint().exact().and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX))
+}
+
+/// Pieces of a body that become one.
+pub(crate) struct Pieces {
+    /// How many bytes there will be at most.
+    most: usize,
+    /// The only piece.
+    first: Bytes,
+    /// All of them, if there are several.
+    rest: Vec<u8>,
+}
+
+impl Pieces {
+    /// No pieces yet of what may have this many bytes.
+    pub(crate) fn new(most: usize) -> Self {
+        Pieces { most, first: Bytes::new(), rest: Vec::new() }
     }
-    Ok(if rest.is_empty() { first } else { Bytes::from(rest) })
+
+    pub(crate) fn len(&self) -> usize {
+        self.first.len() + self.rest.len()
+    }
+
+    pub(crate) fn add(&mut self, piece: Bytes) {
+        if self.len() == 0 {
+            self.first = piece;
+            return;
+        }
+        let length = self.len() + piece.len();
+        if self.rest.capacity() < length {
+            // Twice as much as before, but no more than there will be; not at once, as it may never arrive.
+            let capacity = self.most.min(2 * self.rest.capacity()).max(length);
+            self.rest.reserve_exact(capacity - self.rest.len());
+        }
+        self.rest.extend_from_slice(&std::mem::take(&mut self.first));
+        self.rest.extend_from_slice(&piece);
+    }
+
+    /// The bytes of all pieces, of which there are none then.
+    pub(crate) fn take(&mut self) -> Bytes {
+        let (first, rest) = (std::mem::take(&mut self.first), std::mem::take(&mut self.rest));
+        if rest.is_empty() { first } else { Bytes::from(rest) }
+    }
+}
+
+/// Waits for the next piece of a body; None at its end. `account` is what the body holds.
+pub(crate) async fn next_piece<B>(body: &mut Arriving<B>, account: &mut Account) -> Result<Option<Bytes>, Problem>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Error>,
+{
+    while let Some(frame) = next_frame(body, account).await? {
+        if let Ok(piece) = frame.into_data() {
+            return Ok(Some(piece)); // trailers mean nothing here
+        }
+    }
+    Ok(None)
 }
 
 async fn next_frame<B>(body: &mut Arriving<B>, account: &mut Account) -> Result<Option<Frame<Bytes>>, Problem>

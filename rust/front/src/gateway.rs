@@ -30,7 +30,7 @@ use crate::problem::{Codes, Problem};
 use crate::requests::check_json;
 use crate::routes::{self, Hot, Route};
 use crate::server::{Answer, Service};
-use crate::writes::Writes;
+use crate::writes::{SHORT_PAYLOAD_BYTES, Writes};
 
 const VERIFICATION_ROLE: HeaderName = HeaderName::from_static("x-core-verification-role");
 const MAX_ID_BYTES: usize = 128;
@@ -120,18 +120,21 @@ impl<C: Service> Gateway<C> {
         let (route, limits) = (routes::find(request.method().as_str(), request.uri().path())?, &self.routes.limits);
         let is_hot = match route.hot {
             Hot::CasHas => self.is_read_only,
-            Hot::CasPut => self.writes_short(request, limits.payload),
-            Hot::Mutate => self.writes_short(request, limits.change),
-            Hot::CreateRoot => has_json(request.headers()) && self.writes_short(request, limits.change),
+            Hot::CasPut => {
+                (self.routes.writes.take_chunks() || is_short(request, SHORT_PAYLOAD_BYTES)) && self.may_write(request)
+            }
+            Hot::Mutate => is_short(request, limits.change) && self.may_write(request),
+            Hot::CreateRoot => {
+                has_json(request.headers()) && is_short(request, limits.change) && self.may_write(request)
+            }
             _ => true,
         };
         (is_hot && self.answers_hot).then_some(route)
     }
 
-    /// Whether a request declares a body of at most this many bytes, and its client is known to have the right to write.
-    fn writes_short(&self, request: &Request<Arriving>, most: usize) -> bool {
-        let is_short = request.body().size_hint().exact().is_some_and(|length| length <= most as u64);
-        !self.is_read_only && is_short && self.writers.have(request.headers())
+    /// Whether the client of a request is known to have the right to write.
+    fn may_write(&self, request: &Request<Arriving>) -> bool {
+        !self.is_read_only && self.writers.have(request.headers())
     }
 
     async fn answer_hot(
@@ -221,6 +224,11 @@ impl<C: Service> Service for Gateway<C> {
             }
         }
     }
+}
+
+/// Whether a request declares a body of at most this many bytes.
+fn is_short(request: &Request<Arriving>, most: usize) -> bool {
+    request.body().size_hint().exact().is_some_and(|length| length <= most as u64)
 }
 
 /// Whether a body is JSON, or has no type.

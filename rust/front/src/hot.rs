@@ -14,7 +14,7 @@ use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONT
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 
-use crate::budget::{Account, Arriving, Budget, read_whole};
+use crate::budget::{Account, Arriving, Budget, Pieces, declared_length, next_piece, read_whole};
 use crate::cars::{self, PageCar, PayloadCar, Report};
 use crate::content::{Content, IMMUTABLE, Sender, field, field_value, unmet};
 use crate::counts::{Counts, Event, Logged, RequestLog};
@@ -26,7 +26,7 @@ use crate::requests::{Parameters, Refused, check_json, check_payload, is_json, q
 use crate::responses::room;
 use crate::routes::{Hot, Route};
 use crate::server::Answer;
-use crate::writes::Writes;
+use crate::writes::{CHUNK_BYTES, Writes};
 
 /// The field with the id of a request.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -51,7 +51,7 @@ pub struct BodyLimits {
     pub resolve_batch: usize,
     /// The answer to a batch of resolves.
     pub batch_answer: usize,
-    /// A payload that is stored here, at most [`SHORT_PAYLOAD_BYTES`](crate::writes::SHORT_PAYLOAD_BYTES).
+    /// A payload.
     pub payload: usize,
     /// A root or a mutation that is stored here, at most [`SHORT_CHANGE_BYTES`](crate::writes::SHORT_CHANGE_BYTES).
     pub change: usize,
@@ -129,21 +129,10 @@ impl HotRoutes {
     /// Reads a body, and waits until its client may have another answer in memory.
     async fn whole(&self, body: Arriving, client: Option<IpAddr>, limit: usize) -> Result<(Bytes, Account), Problem> {
         let connection = Arc::clone(body.connection());
-        let (body, account) = self.whole_of_short(body, client, limit).await?;
-        room(&connection).await;
-        Ok((body, account))
-    }
-
-    /// Reads the body of a request whose answer is short: all payloads that a client sends at once may share a sync.
-    async fn whole_of_short(
-        &self,
-        body: Arriving,
-        client: Option<IpAddr>,
-        limit: usize,
-    ) -> Result<(Bytes, Account), Problem> {
         let mut account = self.budget.account(client);
         let body = read_whole(body, limit, &mut account).await?;
         self.counts.add_body(body.len());
+        room(&connection).await;
         Ok((body, account))
     }
 
@@ -318,18 +307,43 @@ impl HotRoutes {
         self.sender.answer(&head.headers, is_head, content, &etag).await
     }
 
-    /// Stores a short payload, durably.
-    async fn put(&self, head: &Parts, body: Arriving, client: Option<IpAddr>) -> Result<Response<Answer>, Problem> {
+    /// Stores a payload, durably: a long one chunk by chunk, while it arrives.
+    async fn put(&self, head: &Parts, mut body: Arriving, client: Option<IpAddr>) -> Result<Response<Answer>, Problem> {
         let given = Parameters::parse(query(head), &["codec", "hash"])?;
         let (content_type, coding) = (field(&head.headers, &CONTENT_TYPE), field(&head.headers, &CONTENT_ENCODING));
         check_payload(content_type.as_deref(), coding.as_deref())?;
         let codec = Codec::parse(given.get("codec").unwrap_or("raw")).map_err(Problem::of)?;
         let function = Function::from_name(given.get("hash").unwrap_or("sha2-256")).map_err(Problem::of)?;
-        let (body, account) = self.whole_of_short(body, client, self.limits.payload).await?;
-        let cid = payload::cid(&body, codec, function).map_err(Problem::of)?;
+        let (limit, mut length) = (self.limits.payload, 0);
+        let mut hasher = payload::Hasher::new(codec, function);
+        let mut upload = self.writes.begin();
+        let mut chunk = Pieces::new(declared_length(&body, limit)?.min(CHUNK_BYTES));
+        let mut account = self.budget.account(client);
+        while let Some(mut piece) = next_piece(&mut body, &mut account).await? {
+            length += piece.len();
+            if length > limit {
+                return Err(Problem::too_large(limit));
+            }
+            hasher.update(&piece);
+            if function == Function::Identity {
+                continue; // nobody stores it
+            }
+            // A full chunk is sent only when more bytes follow, so that the last one is never empty.
+            while chunk.len() + piece.len() > CHUNK_BYTES {
+                let part = piece.split_to(CHUNK_BYTES - chunk.len());
+                account.add(part.len())?;
+                chunk.add(part);
+                let account = std::mem::replace(&mut account, self.budget.account(client));
+                upload.send(chunk.take(), account).await.map_err(Problem::of_failure)?;
+            }
+            account.add(piece.len())?;
+            chunk.add(piece);
+        }
+        self.counts.add_body(length);
+        let cid = hasher.cid().map_err(Problem::of)?;
         if cid.identity().is_none() {
-            let written = self.writes.put(cid.multihash().to_vec(), body, account);
-            written.found().await.map_err(Problem::of_failure)?;
+            let stored = upload.finish(cid.multihash().to_vec(), chunk.take(), account);
+            stored.await.map_err(Problem::of_failure)?;
         }
         let mut response = typed(format!("{{\"cid\":\"{cid}\"}}").into_bytes(), JSON);
         *response.status_mut() = StatusCode::CREATED;

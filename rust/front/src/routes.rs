@@ -7,7 +7,7 @@
 //! |---|---|
 //! | POST | `/v1/resolve`, `/v1/resolve/batch`, `/v1/read`, `/v1/map-proof`, `/v1/scan` |
 //! | POST | `/v1/verify/resolve`, `/v1/verify/read` |
-//! | POST | `/v1/cas`, `/v1/roots` (JSON), `/v1/roots/{root}/mutations`, if the body is short and its client may write |
+//! | POST | `/v1/cas`, `/v1/roots` (JSON), `/v1/roots/{root}/mutations`, if the client may write; of roots and mutations, short ones |
 //! | POST | `/v1/cas/has`, if it renews nothing; `/v1/cas/car`, `/v1/pages/car` |
 //! | GET, HEAD | `/v1/resolve/{root}`, `/v1/read/{root}`, `/v1/map-proof/{root}`, `/v1/scan/{root}` |
 //! | GET, HEAD | `/v1/cas/{cid}`, `/v1/pages/{digest}`, `/v1/roots/{root}` |

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -14,8 +15,10 @@ use crate::batch::{Failure, Home, Multihash, Reply, ReplyTo, closed, reply};
 use crate::budget::Account;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// A payload of at most this size is hashed by the thread of its connection and written with others, in bytes.
+/// The size in bytes up to which a payload is written here whatever the store is.
 pub const SHORT_PAYLOAD_BYTES: usize = 64 << 10;
+/// The size of a chunk of a payload: a longer one is written chunk by chunk, while it arrives.
+pub const CHUNK_BYTES: usize = 1 << 20;
 /// A root or a mutation whose request has at most this size is made by the threads of the front, in bytes.
 pub const SHORT_CHANGE_BYTES: usize = 16 << 10;
 /// The most of one batch: what is written while others wait for the disk.
@@ -34,10 +37,28 @@ pub struct WriteBatch {
     pub id: u64,
     /// Payloads, each with its binary multihash, in the order in which they came.
     pub payloads: Vec<(Multihash, Bytes)>,
+    /// Chunks of longer payloads. Those of one upload come in their order, never two in a batch.
+    pub chunks: Vec<PayloadChunk>,
+    /// Uploads that have ended without a last chunk, or whose last chunk has failed or is not known to be stored.
+    pub dropped: Vec<UploadId>,
     /// Parts of trees.
     pub trees: Vec<NewTrees>,
     /// Roots to date as if they were stored now, as far as they are held.
     pub renewals: Vec<Vec<RootCid>>,
+}
+
+/// The number of an upload, which no other of the same queue has.
+pub type UploadId = u64;
+
+/// A part of a payload that arrives in chunks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PayloadChunk {
+    /// The upload.
+    pub upload: UploadId,
+    /// The bytes: [`CHUNK_BYTES`], or fewer in the last one.
+    pub bytes: Bytes,
+    /// The binary multihash of the payload, if this is the last chunk: the payload is stored then, durably.
+    pub ends: Option<Multihash>,
 }
 
 /// Pages, and the records of roots, which are written together or not at all. If all roots are held already, and complete,
@@ -59,6 +80,8 @@ pub struct NewTrees {
 pub struct Written {
     /// Of payloads.
     pub payloads: Vec<Result<(), Failure>>,
+    /// Of chunks.
+    pub chunks: Vec<Result<(), Failure>>,
     /// Of trees: the store's time.
     pub trees: Vec<Result<u64, Failure>>,
     /// Of renewals: which roots are held.
@@ -68,6 +91,8 @@ pub struct Written {
 /// A write, and who waits for it.
 enum Write {
     Payload { name: Multihash, bytes: Bytes, waiting: Awaiting<()> },
+    Chunk { chunk: PayloadChunk, waiting: Awaiting<()> },
+    Drop { upload: UploadId },
     Trees { trees: NewTrees, waiting: Awaiting<(u64, Account)> },
     Renewal { roots: Vec<RootCid>, waiting: Awaiting<Vec<bool>> },
 }
@@ -76,14 +101,16 @@ impl Write {
     fn size(&self) -> usize {
         match self {
             Write::Payload { bytes, .. } => bytes.len(),
+            Write::Chunk { chunk, .. } => chunk.bytes.len(),
             Write::Trees { trees, .. } => trees.pages.iter().map(|(_, page)| page.len()).sum(),
-            Write::Renewal { .. } => 0,
+            Write::Renewal { .. } | Write::Drop { .. } => 0,
         }
     }
 
     fn fail(self, failure: Failure) {
         match self {
-            Write::Payload { waiting, .. } => waiting.end(Err(failure)),
+            Write::Payload { waiting, .. } | Write::Chunk { waiting, .. } => waiting.end(Err(failure)),
+            Write::Drop { .. } => {}
             Write::Trees { waiting, .. } => waiting.end(Err(failure)),
             Write::Renewal { waiting, .. } => waiting.end(Err(failure)),
         }
@@ -113,8 +140,15 @@ impl Awaiting<(u64, Account)> {
 #[derive(Default)]
 struct Waiters {
     payloads: Vec<Awaiting<()>>,
+    chunks: Vec<Awaiting<()>>,
     trees: Vec<Awaiting<(u64, Account)>>,
     renewals: Vec<Awaiting<Vec<bool>>>,
+}
+
+impl Waiters {
+    fn count(&self) -> usize {
+        self.payloads.len() + self.chunks.len() + self.trees.len() + self.renewals.len()
+    }
 }
 
 #[derive(Default)]
@@ -137,21 +171,26 @@ pub struct Writes {
     arrived: Condvar,
     home: Home,
     gathering_part: f32,
+    take_chunks: bool,
+    /// How many uploads have begun.
+    uploads: AtomicU64,
 }
 
 impl Writes {
-    /// A queue without writes.
-    pub fn new() -> Arc<Self> {
-        Self::gathering(GATHERING_PART)
+    /// A queue without writes, and whether it takes payloads that arrive in chunks.
+    pub fn new(take_chunks: bool) -> Arc<Self> {
+        Self::gathering(GATHERING_PART, take_chunks)
     }
 
     /// A queue whose batches wait for others during this part of the time of the batch before, at most.
-    pub fn gathering(part: f32) -> Arc<Self> {
+    pub fn gathering(part: f32, take_chunks: bool) -> Arc<Self> {
         Arc::new(Writes {
             state: Mutex::default(),
             arrived: Condvar::new(),
             home: Home::default(),
             gathering_part: part,
+            take_chunks,
+            uploads: AtomicU64::new(0),
         })
     }
 
@@ -160,6 +199,17 @@ impl Writes {
         let (to, written) = reply();
         self.add(Write::Payload { name, bytes, waiting: Awaiting { reply: to, account: Some(account) } });
         written
+    }
+
+    /// Whether it takes payloads of more than [`SHORT_PAYLOAD_BYTES`], and in chunks.
+    pub fn take_chunks(&self) -> bool {
+        self.take_chunks
+    }
+
+    /// Begins a payload that arrives in chunks.
+    pub fn begin(self: &Arc<Self>) -> Upload {
+        let id = self.uploads.fetch_add(1, Ordering::Relaxed);
+        Upload { id, writes: Arc::clone(self), in_flight: None, has_begun: false }
     }
 
     /// Writes parts of trees; the reply comes when they are durable, if there are roots: the store's time, and the account,
@@ -182,7 +232,9 @@ impl Writes {
         let mut state = self.lock();
         let refusal = match state.waiting.len() {
             _ if state.is_closed => closed(),
-            MAX_WAITING.. => Failure::Unavailable(format!("the store does not keep up: {MAX_WAITING} writes wait")),
+            MAX_WAITING.. if !matches!(write, Write::Drop { .. }) => {
+                Failure::Unavailable(format!("the store does not keep up: {MAX_WAITING} writes wait"))
+            }
             _ => {
                 state.waiting.push_back(write);
                 let is_enough = state.waiting.len() >= state.wanted;
@@ -223,6 +275,11 @@ impl Writes {
                     batch.payloads.push((name, bytes));
                     waiters.payloads.push(waiting);
                 }
+                Write::Chunk { chunk, waiting } => {
+                    batch.chunks.push(chunk);
+                    waiters.chunks.push(waiting);
+                }
+                Write::Drop { upload } => batch.dropped.push(upload),
                 Write::Trees { trees, waiting } => {
                     batch.trees.push(trees);
                     waiters.trees.push(waiting);
@@ -257,7 +314,7 @@ impl Writes {
         let mut state = self.lock();
         let Some(waiters) = state.in_progress.remove(&batch) else { return };
         if let Some(taken_at) = state.taken_at.take() {
-            let count = waiters.payloads.len() + waiters.trees.len() + waiters.renewals.len() + state.waiting.len();
+            let count = waiters.count() + state.waiting.len();
             state.gathering = (count.min(MAX_BATCH_WRITES), taken_at.elapsed().mul_f32(self.gathering_part));
         }
         drop(state);
@@ -267,6 +324,7 @@ impl Writes {
         };
         self.home.send(move || {
             end_all(waiters.payloads, written.payloads, &failure, Awaiting::end);
+            end_all(waiters.chunks, written.chunks, &failure, Awaiting::end);
             end_all(waiters.trees, written.trees, &failure, Awaiting::end_trees);
             end_all(waiters.renewals, written.renewals, &failure, Awaiting::end);
         });
@@ -284,6 +342,65 @@ impl Writes {
 
     fn lock(&self) -> MutexGuard<'_, WriteQueue> {
         self.state.lock()
+    }
+}
+
+/// A payload that arrives in chunks. What was written of it is dropped with this, unless it was finished.
+pub struct Upload {
+    id: UploadId,
+    writes: Arc<Writes>,
+    /// The chunk that is written while the next one arrives.
+    in_flight: Option<Reply<()>>,
+    /// Whether something may have been written.
+    has_begun: bool,
+}
+
+impl Upload {
+    /// Begins to write the next chunk, of [`CHUNK_BYTES`], once the one before it is written. `account` counts its memory.
+    ///
+    /// # Errors
+    /// Why the chunk before it was not written.
+    pub async fn send(&mut self, bytes: Bytes, account: Account) -> Result<(), Failure> {
+        self.wait().await?;
+        self.in_flight = Some(self.write(bytes, None, account));
+        Ok(())
+    }
+
+    /// Writes the last chunk, which is not empty if it follows others, and stores the payload under its binary multihash.
+    ///
+    /// # Errors
+    /// Why the payload is not, or is not known to be, stored.
+    pub async fn finish(mut self, name: Multihash, bytes: Bytes, account: Account) -> Result<(), Failure> {
+        if !self.has_begun {
+            return self.writes.put(name, bytes, account).found().await;
+        }
+        self.wait().await?;
+        self.write(bytes, Some(name), account).found().await?;
+        self.has_begun = false;
+        Ok(())
+    }
+
+    async fn wait(&mut self) -> Result<(), Failure> {
+        match self.in_flight.take() {
+            Some(written) => written.found().await,
+            None => Ok(()),
+        }
+    }
+
+    fn write(&mut self, bytes: Bytes, ends: Option<Multihash>, account: Account) -> Reply<()> {
+        self.has_begun = true;
+        let (to, written) = reply();
+        let chunk = PayloadChunk { upload: self.id, bytes, ends };
+        self.writes.add(Write::Chunk { chunk, waiting: Awaiting { reply: to, account: Some(account) } });
+        written
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if self.has_begun {
+            self.writes.add(Write::Drop { upload: self.id });
+        }
     }
 }
 

@@ -70,7 +70,7 @@ fn write(
     };
     let trees = batch.trees.iter().map(&mut store).collect();
     let held = |roots: &Vec<RootCid>| Ok(roots.iter().map(|root| stored.roots.contains_key(root)).collect());
-    Written { payloads: Vec::new(), trees, renewals: batch.renewals.iter().map(held).collect() }
+    Written { trees, renewals: batch.renewals.iter().map(held).collect(), ..Written::default() }
 }
 
 impl Writable {

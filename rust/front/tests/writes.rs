@@ -13,7 +13,7 @@ use coregw_front::budget::{Account, Budget, Capacity};
 use coregw_front::gateway::Writers;
 use coregw_front::peers::Proxies;
 use coregw_front::reads::Failure;
-use coregw_front::writes::{NewTrees, SHORT_PAYLOAD_BYTES, WriteBatch, Writes, Written};
+use coregw_front::writes::{CHUNK_BYTES, NewTrees, SHORT_PAYLOAD_BYTES, WriteBatch, Writes, Written};
 use http::Request;
 use http_body_util::Full;
 use hyper::client::conn::http2;
@@ -30,7 +30,7 @@ mod rules;
 #[path = "support/store.rs"]
 mod store;
 
-use gateway::{Options, Running, start};
+use gateway::{LONGEST_PAYLOAD, Options, Running, start};
 use store::Stored;
 
 fn budget() -> Arc<Budget> {
@@ -45,7 +45,8 @@ fn held(budget: &Arc<Budget>, size: usize) -> Account {
 
 /// The same outcome for all payloads of a batch.
 fn all(batch: &WriteBatch, outcome: &Result<(), Failure>) -> Result<Written, Failure> {
-    Ok(Written { payloads: vec![outcome.clone(); batch.payloads.len()], ..Written::default() })
+    let (payloads, chunks) = (vec![outcome.clone(); batch.payloads.len()], vec![outcome.clone(); batch.chunks.len()]);
+    Ok(Written { payloads, chunks, ..Written::default() })
 }
 
 fn names(batch: &WriteBatch) -> Vec<u8> {
@@ -54,7 +55,7 @@ fn names(batch: &WriteBatch) -> Vec<u8> {
 
 #[tokio::test]
 async fn what_waits_shares_a_batch_also_when_its_client_has_left() {
-    let (writes, budget) = (Writes::new(), budget());
+    let (writes, budget) = (Writes::new(true), budget());
     let put = |name| writes.put(vec![name], Bytes::from_static(b"payload"), held(&budget, 7));
     let (first, left, third) = (put(1), put(2), put(3));
     drop(left);
@@ -74,7 +75,7 @@ async fn what_waits_shares_a_batch_also_when_its_client_has_left() {
 
 #[test]
 fn what_is_written_after_the_end_of_the_runtime_is_told_nobody() {
-    let (writes, budget) = (Writes::new(), budget());
+    let (writes, budget) = (Writes::new(true), budget());
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let written = runtime.block_on(async { writes.put(vec![1], Bytes::from_static(b"payload"), held(&budget, 7)) });
     let batch = writes.next().expect("one waits");
@@ -86,7 +87,7 @@ fn what_is_written_after_the_end_of_the_runtime_is_told_nobody() {
 
 #[tokio::test]
 async fn a_batch_waits_for_as_many_writes_as_were_in_progress_and_no_longer_than_the_queue_lives() {
-    let (writes, budget) = (Writes::gathering(1e6), budget());
+    let (writes, budget) = (Writes::gathering(1e6, true), budget());
     let put = |name| writes.put(vec![name], Bytes::from_static(b"payload"), held(&budget, 7));
     let next = || {
         let writes = writes.clone();
@@ -112,7 +113,7 @@ async fn a_batch_waits_for_as_many_writes_as_were_in_progress_and_no_longer_than
 
 #[tokio::test]
 async fn a_batch_is_bounded_and_the_end_of_the_queue_fails_what_was_not_taken() {
-    let (writes, budget) = (Writes::new(), budget());
+    let (writes, budget) = (Writes::new(true), budget());
     let put = |name| writes.put(vec![name], Bytes::from(vec![0; SHORT_PAYLOAD_BYTES]), held(&budget, 1));
     let replies: Vec<_> = (0..20).map(put).collect();
     let batch = writes.next().expect("20 wait");
@@ -130,7 +131,7 @@ async fn a_batch_is_bounded_and_the_end_of_the_queue_fails_what_was_not_taken() 
 
 #[tokio::test]
 async fn each_write_of_a_batch_has_an_outcome_of_its_own_and_none_is_a_failure() {
-    let (writes, budget) = (Writes::new(), budget());
+    let (writes, budget) = (Writes::new(true), budget());
     let no_room = || Failure::Full("no room".to_owned());
     let payload = writes.put(vec![1], Bytes::new(), held(&budget, 1));
     let trees: Vec<_> = (0..3).map(|_| writes.store(NewTrees::default(), held(&budget, 10))).collect();
@@ -141,6 +142,7 @@ async fn each_write_of_a_batch_has_an_outcome_of_its_own_and_none_is_a_failure()
         payloads: vec![Err(no_room())],
         trees: vec![Ok(7), Err(no_room())],
         renewals: vec![Ok(vec![true, false])],
+        ..Written::default()
     };
     writes.done(batch.id, Ok(written));
     assert_eq!(payload.found().await, Err(no_room()));
@@ -163,7 +165,11 @@ async fn each_write_of_a_batch_has_an_outcome_of_its_own_and_none_is_a_failure()
 
 /// A gateway whose writes have this outcome.
 async fn writing(writers: Writers, outcome: Result<(), Failure>) -> Running {
-    let gateway = start(Stored::default(), Options { is_read_only: false, writers, ..Options::default() }).await;
+    serving(Options { is_read_only: false, writers, ..Options::default() }, outcome).await
+}
+
+async fn serving(options: Options, outcome: Result<(), Failure>) -> Running {
+    let gateway = start(Stored::default(), options).await;
     let writes = Arc::clone(&gateway.writes);
     thread::spawn(move || {
         while let Some(batch) = writes.next() {
@@ -233,10 +239,14 @@ async fn what_the_front_does_not_know_to_be_allowed_or_short_is_the_applications
         assert_eq!(got.status == 201, is_hot, "{fields:?} {got:?}");
         assert!(is_hot || got.text() == "cold POST /v1/cas", "{got:?}");
     }
-    let open = writing(Writers::Anybody, Ok(())).await;
     let most = "x".repeat(SHORT_PAYLOAD_BYTES);
-    assert_eq!(open.post("/v1/cas", &most).await.status, 201);
-    assert_eq!(open.post("/v1/cas", &format!("{most}x")).await.text(), "cold POST /v1/cas");
+    for (take_chunks, is_hot) in [(false, false), (true, true)] {
+        let open = serving(Options { is_read_only: false, take_chunks, ..Options::default() }, Ok(())).await;
+        assert_eq!(open.post("/v1/cas", &most).await.status, 201);
+        let got = open.post("/v1/cas", &format!("{most}x")).await;
+        assert_eq!(got.status == 201, is_hot, "{got:?}");
+        assert!(is_hot || got.text() == "cold POST /v1/cas", "{got:?}");
+    }
     let read_only = start(Stored::default(), Options::default()).await;
     assert_eq!(read_only.post("/v1/cas", "hello").await.text(), "cold POST /v1/cas");
 }
@@ -286,4 +296,101 @@ async fn payloads_that_a_client_of_http_2_sends_at_once_wait_together() {
     for answer in answers {
         assert_eq!(answer.await.expect("no panic").expect("an answer"), 201);
     }
+}
+
+/// The size of each part of a payload, whether the payload ends with it, and the hash of all of them.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Taken {
+    parts: Vec<(usize, bool)>,
+    name: Vec<u8>,
+    is_dropped: bool,
+}
+
+/// Takes what is written of one payload until it is stored or dropped, and fails the part number `fails`.
+fn take_payload(writes: &Writes, fails: usize) -> Taken {
+    let (mut taken, mut bytes) = (Taken::default(), Vec::new());
+    while taken.name.is_empty() && !taken.is_dropped {
+        let batch = writes.next().expect("the payload has not ended");
+        let (parts, size) = (batch.payloads.len() + batch.chunks.len(), taken.parts.len());
+        assert_eq!(parts + batch.dropped.len(), 1, "one part after the other");
+        for (name, payload) in &batch.payloads {
+            bytes.extend_from_slice(payload);
+            taken.parts.push((payload.len(), true));
+            taken.name.clone_from(name);
+        }
+        for chunk in &batch.chunks {
+            bytes.extend_from_slice(&chunk.bytes);
+            taken.parts.push((chunk.bytes.len(), chunk.ends.is_some()));
+            taken.name = chunk.ends.clone().filter(|_| size != fails).unwrap_or_default();
+        }
+        taken.is_dropped = !batch.dropped.is_empty();
+        let outcome = if size == fails { Err(Failure::Full("no room".to_owned())) } else { Ok(()) };
+        writes.done(batch.id, all(&batch, &outcome));
+    }
+    if !taken.name.is_empty() {
+        let cid = payload::cid(&bytes, Codec::RAW, Function::Sha2_256).expect("any length");
+        assert_eq!(taken.name, cid.multihash());
+    }
+    taken
+}
+
+fn taking(gateway: &Running, fails: usize) -> thread::JoinHandle<Taken> {
+    let writes = Arc::clone(&gateway.writes);
+    thread::spawn(move || take_payload(&writes, fails))
+}
+
+const NONE_FAILS: usize = usize::MAX;
+
+#[tokio::test]
+async fn a_long_payload_is_written_chunk_by_chunk() {
+    let gateway = start(Stored::default(), Options { is_read_only: false, ..Options::default() }).await;
+    for (length, parts) in [
+        (CHUNK_BYTES, vec![(CHUNK_BYTES, true)]),
+        (CHUNK_BYTES + 1, vec![(CHUNK_BYTES, false), (1, true)]),
+        (2 * CHUNK_BYTES, vec![(CHUNK_BYTES, false), (CHUNK_BYTES, true)]),
+        (2 * CHUNK_BYTES + 77, vec![(CHUNK_BYTES, false), (CHUNK_BYTES, false), (77, true)]),
+    ] {
+        let body: String = (0..length).map(|at| char::from(b'a' + (at % 23) as u8)).collect();
+        let taken = taking(&gateway, NONE_FAILS);
+        assert_eq!(gateway.post("/v1/cas", &body).await.status, 201);
+        assert_eq!(taken.join().expect("no panic").parts, parts);
+    }
+    let body = "x".repeat(2 * CHUNK_BYTES);
+    let got = gateway.post("/v1/cas?hash=identity", &body).await;
+    assert_eq!(got.outcome(), (413, "too_large".to_owned()), "nothing of it is written");
+}
+
+#[tokio::test]
+async fn what_was_written_of_a_payload_that_fails_is_dropped() {
+    let gateway = start(Stored::default(), Options { is_read_only: false, ..Options::default() }).await;
+    let body = "x".repeat(3 * CHUNK_BYTES);
+    for fails in 0..3 {
+        let taken = taking(&gateway, fails);
+        assert_eq!(gateway.post("/v1/cas", &body).await.outcome(), (507, "storage_full".to_owned()));
+        let taken = taken.join().expect("no panic");
+        assert_eq!((taken.parts.len(), taken.is_dropped), (fails + 1, true));
+    }
+}
+
+#[tokio::test]
+async fn what_was_written_of_a_payload_that_is_too_long_or_whose_client_leaves_is_dropped() {
+    let gateway = start(Stored::default(), Options { is_read_only: false, ..Options::default() }).await;
+    let body = "x".repeat(LONGEST_PAYLOAD + 1);
+    assert_eq!(gateway.post("/v1/cas", &body).await.status, 413, "its length is declared: nothing is written");
+    let head = "POST /v1/cas HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (length, is_answered) in [(LONGEST_PAYLOAD + 1, true), (CHUNK_BYTES + 1, false)] {
+        let mut client = TcpStream::connect(gateway.address).await.expect("a connection");
+        let taken = taking(&gateway, NONE_FAILS);
+        client.write_all(head.as_bytes()).await.expect("room");
+        client.write_all(format!("{length:x}\r\n{}", &body[..length]).as_bytes()).await.expect("room");
+        if is_answered {
+            let mut answer = [0; 13];
+            client.read_exact(&mut answer).await.expect("an answer");
+            assert_eq!(&answer, b"HTTP/1.1 413 ");
+        }
+        drop(client);
+        let taken = spawn_blocking(|| taken.join()).await.expect("no panic").expect("no panic");
+        assert!(taken.is_dropped && !taken.parts.is_empty(), "{taken:?}");
+    }
+    assert_eq!(gateway.budget.held(), 0);
 }

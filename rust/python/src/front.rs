@@ -26,7 +26,7 @@ use coregw_front::problem::Codes;
 use coregw_front::proxy::{Application, Upstream};
 use coregw_front::server::{self, Rules, Server};
 use coregw_front::tls::Tls;
-use coregw_front::writes::{SHORT_CHANGE_BYTES, SHORT_PAYLOAD_BYTES};
+use coregw_front::writes::SHORT_CHANGE_BYTES;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -225,7 +225,7 @@ impl FrontLimits {
             verify: self.verify_body_bytes,
             resolve_batch: self.resolve_batch_body_bytes,
             batch_answer: self.batch_answer_bytes,
-            payload: self.payload_bytes.min(SHORT_PAYLOAD_BYTES),
+            payload: self.payload_bytes,
             change: self.change_body_bytes.min(SHORT_CHANGE_BYTES),
         }
     }
@@ -262,7 +262,7 @@ impl FrontLimits {
 ///
 /// Args:
 ///     reads: What hot requests read from the store.
-///     writes: Takes the short payloads that are stored.
+///     writes: Takes what hot requests write to the store.
 ///     cache: What is known about the store.
 ///     limits: How much clients may have, and how long they may take.
 ///     hosts: As of `Origins`.

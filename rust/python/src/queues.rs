@@ -161,6 +161,9 @@ enum RenewalOutcome {
 
 /// What hot requests write to a store: a queue, from which threads of the caller take batches.
 ///
+/// Args:
+///     chunks: Whether it takes payloads of more than 64 KiB; those of more than 1 MiB come in chunks.
+///
 /// >>> writes = StoreWrites()
 /// >>> writes.close()
 /// >>> writes.next() is None
@@ -171,8 +174,9 @@ pub struct StoreWrites(pub(crate) Arc<Writes>);
 #[pymethods]
 impl StoreWrites {
     #[new]
-    fn new() -> Self {
-        Self(Writes::new())
+    #[pyo3(signature = (chunks = false))]
+    fn new(chunks: bool) -> Self {
+        Self(Writes::new(chunks))
     }
 
     /// Wait, with the GIL released, until something is to be written, and take all that waits, up to a size.
@@ -191,7 +195,13 @@ impl StoreWrites {
         });
         let trees = trees.collect::<PyResult<Vec<_>>>()?;
         let renewals: Vec<_> = batch.renewals.iter().map(|roots| all(roots)).collect();
-        tuples::WRITE_BATCH.instance(py, (batch.id, payloads, trees, renewals)).map(Some)
+        let chunks = batch.chunks.iter().map(|chunk| {
+            let ends = chunk.ends.as_deref().map(|name| PyBytes::new(py, name));
+            tuples::PAYLOAD_CHUNK.instance(py, (chunk.upload, PyBytes::new(py, &chunk.bytes), ends))
+        });
+        let chunks = chunks.collect::<PyResult<Vec<_>>>()?;
+        let fields = (batch.id, payloads, trees, renewals, chunks, batch.dropped);
+        tuples::WRITE_BATCH.instance(py, fields).map(Some)
     }
 
     /// Say what became of a batch, when that is durable. An unknown batch is ignored.
@@ -201,6 +211,7 @@ impl StoreWrites {
     ///     payloads: None for one that is stored; or why it is not, as the kind and the message of `fail`.
     ///     trees: The store's time; or why they are not stored, where ``not_found`` is a required root.
     ///     renewals: Which roots are held; or why that is not known.
+    ///     chunks: As of payloads; of a last chunk, whether the payload is stored.
     ///
     /// Raises:
     ///     ValueError: If there is no such kind.
@@ -211,8 +222,12 @@ impl StoreWrites {
         payloads: Items<Option<Reason>>,
         trees: Items<TreesOutcome>,
         renewals: Items<RenewalOutcome>,
+        chunks: Items<Option<Reason>>,
     ) -> PyResult<()> {
-        let payload = |reason: Option<Reason>| reason.map(|why| failure_of(&why.0, why.1)).transpose();
+        let bytes = |reason: Option<Reason>| match reason {
+            Some((kind, message)) => failure_of(&kind, message).map(Err),
+            None => Ok(Ok(())),
+        };
         let stored = |outcome| match outcome {
             TreesOutcome::Failed((kind, message)) => failure_of(&kind, message).map(Err),
             TreesOutcome::Stored(now) => Ok(Ok(now)),
@@ -222,9 +237,8 @@ impl StoreWrites {
             RenewalOutcome::Held(held) => Ok(Ok(held)),
         };
         let written = Written {
-            payloads: (payloads.0.into_iter().map(payload))
-                .map(|each| each.map(|failure| failure.map_or(Ok(()), Err)))
-                .collect::<PyResult<_>>()?,
+            payloads: payloads.0.into_iter().map(bytes).collect::<PyResult<_>>()?,
+            chunks: chunks.0.into_iter().map(bytes).collect::<PyResult<_>>()?,
             trees: trees.0.into_iter().map(stored).collect::<PyResult<_>>()?,
             renewals: renewals.0.into_iter().map(renewed).collect::<PyResult<_>>()?,
         };

@@ -79,7 +79,7 @@ pub fn scan<'py>(
 }
 
 /// All of them, for the module to export.
-pub static ALL: [&NamedTuple; 18] = [
+pub static ALL: [&NamedTuple; 19] = [
     &APPLIED,
     &ATTRIBUTES,
     &CHANGE,
@@ -91,6 +91,7 @@ pub static ALL: [&NamedTuple; 18] = [
     &LOGGED_REQUEST,
     &NEW_TREES,
     &PAGE_LINKS,
+    &PAYLOAD_CHUNK,
     &RANGE,
     &READ_BATCH,
     &READ_OUTCOME,
@@ -276,9 +277,22 @@ pub static WRITE_BATCH: NamedTuple = NamedTuple::new(
     "What is written to a store at once.",
     &[
         ("id", "What `StoreWrites.done` and `StoreWrites.fail` are told."),
-        ("payloads", "Short payloads: the binary multihash and the bytes of each."),
+        ("payloads", "Payloads of at most 1 MiB: the binary multihash and the bytes of each."),
         ("trees", "Parts of trees."),
         ("renewals", "Binary CIDs of roots to date as if they were stored now, a list for each request."),
+        ("chunks", "Chunks of longer payloads, never two of one upload."),
+        ("dropped", "Numbers of uploads that have ended otherwise than with a last chunk that was stored."),
+    ],
+);
+
+/// Chunks of a `WriteBatch`.
+pub static PAYLOAD_CHUNK: NamedTuple = NamedTuple::new(
+    "PayloadChunk",
+    "A part of a payload that arrives in chunks.",
+    &[
+        ("upload", "The number of the upload."),
+        ("data", "1 MiB, or less in the last one."),
+        ("ends", "The binary multihash of the payload, which is stored with its last chunk; None for the others."),
     ],
 );
 

@@ -98,9 +98,9 @@ _BUDGETS: Final = {
     "cache_bytes": _Budget(8 * MIB, 4),
     "store_cache_bytes": _Budget(4 * MIB, 1),
     "payload_cache_bytes": _Budget(4 * MIB, 1),
-    "change_bytes": _Budget(16 * MIB, 5, Fraction(2)),  # a change takes twice its budget while it is stored
+    "change_bytes": _Budget(16 * MIB, 4, Fraction(2)),  # a change takes twice its budget while it is stored
     "buffered_bytes": _Budget(16 * MIB, 2),
-    "hot_body_bytes": _Budget(8 * MIB, 1),
+    "hot_body_bytes": _Budget(8 * MIB, 2),
     "unsent_bytes": _Budget(34 * MIB, 1, Fraction(3, 2)),  # two of the longest answers fit into half more than this
     "long_queries": _Budget(_QUERY_BYTES, 1),
 }
@@ -123,13 +123,13 @@ class Limits:
     """Small payloads. A sixteenth of that memory."""
 
     change_bytes: int
-    """Root creations, imports and mutations in progress. Half of five sixteenths: each may take twice as much."""
+    """Root creations, imports and mutations in progress. Half of four sixteenths: each may take twice as much."""
 
     buffered_bytes: int
     """Request bodies that the application reads. Two sixteenths of that memory."""
 
     hot_body_bytes: int
-    """Request bodies that the front reads. A sixteenth of that memory."""
+    """Request bodies that the front reads, uploads among them. Two sixteenths of that memory."""
 
     unsent_bytes: int
     """Responses that clients have not read. Two thirds of a sixteenth: they may be half more for a moment."""

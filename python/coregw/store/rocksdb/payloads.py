@@ -26,7 +26,9 @@ from coregw.store.rocksdb.reader import Reader
 __all__ = [
     "RocksPayloadWriter",
     "RocksPayloads",
+    "RocksUpload",
     "find_small",
+    "note_left",
     "read_part",
 ]
 
@@ -58,7 +60,11 @@ class RocksPayloads:
     def begin(self) -> RocksPayloadWriter:
         """See `coregw.store.Store.begin_payload`."""
         self._reader.require_open()
-        return RocksPayloadWriter(self._committer, self._dates, self._new_id())
+        return RocksPayloadWriter(self._committer, self)
+
+    def begin_upload(self) -> RocksUpload:
+        """Return an upload of which nothing is written. For any thread."""
+        return RocksUpload(self._dates, self._new_id())
 
     async def put(self, payloads: Sequence[tuple[bytes, bytes]]) -> list[bool]:
         """See `coregw.store.Store.put_payloads`."""
@@ -68,7 +74,22 @@ class RocksPayloads:
 
     def request(self, payloads: Sequence[tuple[bytes, bytes]]) -> Request:
         """Return a request for payloads of at most one chunk each, whose result is which are new. For any thread."""
-        return _request(self._dates, [(self._new_id(), *each) for each in payloads])
+        rows = [(self._new_id(), RowKey(Family.PAYLOADS, multihash), data) for multihash, data in payloads]
+
+        def put(transaction: Transaction) -> list[bool]:
+            are_new = []
+            self._dates.date_payloads(transaction, [row.key for _, row, _ in rows])
+            for upload, row, data in rows:
+                is_new = transaction.get(row) is None
+                are_new.append(is_new)
+                if is_new:
+                    if data:
+                        transaction.put_all(Family.CHUNKS, [(chunk_key(upload, 0), data)])
+                    transaction.put(row, PayloadRow(upload, len(data)).encode())
+            return are_new
+
+        size = sum(len(data) for _, data in payloads) + _ROW_BYTES * len(payloads)
+        return Request(put, [row for _, row, _ in rows], size, durable=True, count=len(rows))
 
     def _new_id(self) -> bytes:
         return upload_id(self._committer.epoch, next(self._counter))
@@ -173,26 +194,6 @@ def read_part(database: Database, multihash: bytes, start: int, end: int) -> byt
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _request(dates: Dates, uploads: Sequence[tuple[bytes, bytes, bytes]]) -> Request:
-    """Return a request for payloads of at most one chunk each: the new ids of their chunks, multihashes, bytes."""
-    rows = [RowKey(Family.PAYLOADS, multihash) for _, multihash, _ in uploads]
-
-    def put(transaction: Transaction) -> list[bool]:
-        are_new = []
-        dates.date_payloads(transaction, [multihash for _, multihash, _ in uploads])
-        for row, (upload, _, data) in zip(rows, uploads, strict=True):
-            is_new = transaction.get(row) is None
-            are_new.append(is_new)
-            if is_new:
-                if data:
-                    transaction.put_all(Family.CHUNKS, [(chunk_key(upload, 0), data)])
-                transaction.put(row, PayloadRow(upload, len(data)).encode())
-        return are_new
-
-    size = sum(len(data) for _, _, data in uploads) + _ROW_BYTES * len(uploads)
-    return Request(put, rows, size, durable=True, count=len(uploads))
-
-
 def _find(database: Database, multihash: bytes, number: int) -> tuple[PayloadRow, bytes | None]:
     """Read the row of a payload and its chunk `number` (None past its end, or if it is missing)."""
     (value,) = database.get(Family.PAYLOADS, [multihash])
@@ -268,32 +269,40 @@ def _checked(multihash: bytes, row: PayloadRow, number: int, chunk: bytes | None
     return chunk
 
 
-class RocksPayloadWriter(ChunkWriter):
-    """One upload into a `coregw.store.rocksdb.RocksStore`; see `coregw.store.PayloadWriter`."""
+class RocksUpload:
+    """What is written of one payload, chunk by chunk.
 
-    def __init__(self, committer: Committer, dates: Dates, upload: bytes) -> None:
-        super().__init__()
-        self._committer = committer
+    Args:
+        dates: The dates of payloads.
+        upload_id: The id of its chunks.
+    """
+
+    def __init__(self, dates: Dates, upload_id: bytes) -> None:
         self._dates = dates
-        self._upload = upload
-        self._epoch = epoch_of_upload(upload)
+        self._id = upload_id
+        self._epoch = epoch_of_upload(upload_id)
+        self._written = 0
         self._multihash: bytes | None = None
 
-    def _send(self, chunk: bytes) -> asyncio.Future[None]:
-        row, is_first = self._chunk(self._sent), self._sent == 0
+    def chunk(self, data: bytes) -> Request:
+        """Return a request for the next chunk, of `CHUNK_BYTES`, which others follow."""
 
-        def send(transaction: Transaction) -> None:
+        def write(transaction: Transaction) -> None:
             transaction.require_epoch(self._epoch)  # else the chunks before it were deleted
-            if is_first:
-                transaction.put(RowKey(Family.UPLOADS, self._upload), b"")
-            transaction.put(row, chunk)
+            if not self._written:
+                transaction.put(RowKey(Family.UPLOADS, self._id), b"")
+            transaction.put(self._row(self._written), data)
+            self._written += 1
 
-        return self._committer.submit(send, size=len(chunk), durable=False)
+        return Request(write, (), len(data), durable=False)
 
-    async def _finish(self, last: bytes, multihash: bytes) -> bool:
-        if not self._sent:
-            are_new: list[bool] = await self._committer.queue(_request(self._dates, [(self._upload, multihash, last)]))
-            return are_new[0]
+    def end(self, last: bytes, multihash: bytes) -> Request:
+        """Return a request for the last chunk of several, which stores the payload. Its result is whether that is new.
+
+        Args:
+            last: The chunk, which is not empty.
+            multihash: The binary multihash of the payload.
+        """
         self._multihash = multihash
         payload = RowKey(Family.PAYLOADS, multihash)
 
@@ -301,46 +310,72 @@ class RocksPayloadWriter(ChunkWriter):
             transaction.require_epoch(self._epoch)
             self._dates.date_payloads(transaction, [multihash])
             if transaction.get(payload) is not None:
-                self._drop(transaction)
+                self._delete(transaction)
                 return False
-            transaction.put(self._chunk(self._sent), last)
-            size = self._sent * CHUNK_BYTES + len(last)
-            transaction.put(payload, PayloadRow(self._upload, size).encode())
-            transaction.delete(RowKey(Family.UPLOADS, self._upload))
+            transaction.put(self._row(self._written), last)
+            size = self._written * CHUNK_BYTES + len(last)
+            transaction.put(payload, PayloadRow(self._id, size).encode())
+            transaction.delete(RowKey(Family.UPLOADS, self._id))
             return True
 
-        is_new: bool = await self._committer.submit(
-            commit,
-            reads=[payload],
-            size=len(last) + _ROW_BYTES,
-            durable=True,
-            after_sync=True,
-        )
-        self._is_settled = True
-        return is_new
+        return Request(commit, [payload], len(last) + _ROW_BYTES, durable=True, after_sync=True)
 
-    async def _abort(self) -> None:
-        """Delete the chunks sent, unless a commit whose result was not received has made them a payload.
+    def drop(self) -> Request:
+        """Return a request to delete the chunks, unless a commit whose result was not received has made them a payload.
 
-        A chunk still in flight is written before the deletion.
+        A chunk that is in flight is written before.
         """
         reads = [] if self._multihash is None else [RowKey(Family.PAYLOADS, self._multihash)]
 
         def abort(transaction: Transaction) -> None:
             values = [(row.key, transaction.get(row)) for row in reads]
             rows = (PayloadRow.decode(key, value) for key, value in values if value is not None)
-            if all(row.upload_id != self._upload for row in rows):
-                self._drop(transaction)
+            if all(row.upload_id != self._id for row in rows):
+                self._delete(transaction)
 
+        return Request(abort, reads, 0, durable=False)
+
+    def _delete(self, transaction: Transaction) -> None:
+        for number in range(self._written):
+            transaction.delete(self._row(number))
+        transaction.delete(RowKey(Family.UPLOADS, self._id))
+
+    def _row(self, number: int) -> RowKey:
+        return RowKey(Family.CHUNKS, chunk_key(self._id, number))
+
+
+class RocksPayloadWriter(ChunkWriter):
+    """One upload into a `coregw.store.rocksdb.RocksStore`; see `coregw.store.PayloadWriter`.
+
+    Args:
+        committer: The writer of the database.
+        payloads: The payloads.
+    """
+
+    def __init__(self, committer: Committer, payloads: RocksPayloads) -> None:
+        super().__init__()
+        self._committer = committer
+        self._payloads = payloads
+        self._upload = payloads.begin_upload()
+
+    def _send(self, chunk: bytes) -> asyncio.Future[None]:
+        return self._committer.queue(self._upload.chunk(chunk))
+
+    async def _finish(self, last: bytes, multihash: bytes) -> bool:
+        if not self._sent:
+            (is_new,) = await self._payloads.put([(multihash, last)])
+            return is_new
+        is_new = cast("bool", await self._committer.queue(self._upload.end(last, multihash)))
+        self._is_settled = True
+        return is_new
+
+    async def _abort(self) -> None:
         try:
-            await self._committer.submit(abort, reads=reads, size=0, durable=False)
-        except CoregwError as error:  # an outage, which is logged when it begins, not for every upload
-            _log.debug("the chunks of an aborted upload stay until the store is opened next: %s", error)
+            await self._committer.queue(self._upload.drop())
+        except CoregwError as error:
+            note_left(error)
 
-    def _drop(self, transaction: Transaction) -> None:
-        for number in range(self._sent):
-            transaction.delete(self._chunk(number))
-        transaction.delete(RowKey(Family.UPLOADS, self._upload))
 
-    def _chunk(self, number: int) -> RowKey:
-        return RowKey(Family.CHUNKS, chunk_key(self._upload, number))
+def note_left(error: CoregwError) -> None:
+    """Log that an upload was not dropped, in an outage, which is logged when it begins, not for every upload."""
+    _log.debug("the chunks of an aborted upload stay until the store is opened next: %s", error)

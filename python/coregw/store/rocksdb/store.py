@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
+from coregw._core import PayloadChunk
 from coregw.concurrency import result_of
 from coregw.errors import CoregwError, StoreDamaged
 from coregw.store.ages import SLICE_SECONDS, Clock
@@ -27,7 +28,9 @@ from coregw.store.rocksdb.layout import EPOCH_KEY, FAMILIES, TIME_KEY, Family, R
 from coregw.store.rocksdb.payloads import (
     RocksPayloads,
     RocksPayloadWriter,
+    RocksUpload,
     find_small,
+    note_left,
     read_part,
 )
 from coregw.store.rocksdb.reader import Reader
@@ -376,6 +379,7 @@ class RocksThreadCalls:
         self._committer = committer
         self._dates = dates
         self._payloads = payloads
+        self._uploads: dict[int, RocksUpload] = {}
 
     def get(self, table: Table, keys: Sequence[bytes]) -> list[bytes | None]:
         epoch, family = self._committer.epoch, FAMILIES[table]
@@ -402,16 +406,37 @@ class RocksThreadCalls:
         self._committer.wait_durable_in_thread(rows, epoch)
 
     def write(
-        self, payloads: Sequence[tuple[bytes, bytes]], puts: Sequence[Put], renewals: Sequence[Sequence[bytes]]
+        self,
+        payloads: Sequence[tuple[bytes, bytes]],
+        puts: Sequence[Put],
+        renewals: Sequence[Sequence[bytes]],
+        chunks: Sequence[PayloadChunk] = (),
+        dropped: Sequence[int] = (),
     ) -> WriteOutcomes:
+        parts = [self._chunk_request(chunk) for chunk in chunks]
+        ends = [upload.drop() for number in dropped if (upload := self._uploads.pop(number, None)) is not None]
         stored, put, held = self._commit(
             [
                 _Group(self._payloads.request, payloads),
                 _Group(self._put_request, puts),
                 _Group(self._renewal_request, renewals),  # apart, since a full disk allows these
-            ]
+            ],
+            [*parts, *ends],
         )
-        return WriteOutcomes([each if isinstance(each, CoregwError) else None for each in stored], put, held)
+        for request in ends:
+            if (error := _failure_of(request)) is not None:
+                note_left(error)
+        written = [_failure_of(request) for request in parts]
+        for chunk, failure in zip(chunks, written, strict=True):
+            if chunk.ends is not None and failure is None:
+                self._uploads.pop(chunk.upload, None)  # it may be dropped already
+        return WriteOutcomes([each if isinstance(each, CoregwError) else None for each in stored], put, held, written)
+
+    def _chunk_request(self, chunk: PayloadChunk) -> Request:
+        upload = self._uploads.get(chunk.upload)
+        if upload is None:
+            upload = self._uploads[chunk.upload] = self._payloads.begin_upload()
+        return upload.chunk(chunk.data) if chunk.ends is None else upload.end(chunk.data, chunk.ends)
 
     def _put_request(self, puts: Sequence[Put]) -> Request:
         def perform(transaction: Transaction) -> list[int | CoregwError]:
@@ -429,21 +454,24 @@ class RocksThreadCalls:
         rows = root_rows([root for roots in renewals for root in roots])
         return Request(perform, rows, 0, durable=True, count=len(renewals))
 
-    def _commit(self, groups: Sequence[_Group]) -> list[list[Any]]:
-        """Make the writes of each group by one request, and return what each of them returns or raises."""
+    def _commit(self, groups: Sequence[_Group], others: Sequence[Request] = ()) -> list[list[Any]]:
+        """Make the writes of each group by one request, and return what each of them returns or raises.
+
+        Other requests have their results or errors then.
+        """
         requests = [group.request(group.writes) for group in groups]
         try:
-            self._committer.commit([request for request in requests if request.count])
+            self._committer.commit([*(request for request in requests if request.count), *others])
         except CoregwError as error:
+            for request in others:
+                request.error = error
             return [[error] * len(group.writes) for group in groups]
         return [self._outcomes_of(*each) for each in zip(requests, groups, strict=True)]
 
     def _outcomes_of(self, request: Request, group: _Group) -> list[Any]:
         if request.error is None:
             return request.result or []
-        if not isinstance(request.error, CoregwError):
-            raise request.error
-        if isinstance(request.error, StoreDamaged) and len(group.writes) > 1:  # a row that one of them reads
+        if isinstance(_failure_of(request), StoreDamaged) and len(group.writes) > 1:  # a row that one of them reads
             return [self._commit([_Group(group.request, [each])])[0][0] for each in group.writes]
         return [request.error] * len(group.writes)
 
@@ -458,6 +486,13 @@ class _Group(NamedTuple):
 
     request: Callable[[Sequence[Any]], Request]
     writes: Sequence[Any]
+
+
+def _failure_of(request: Request) -> CoregwError | None:
+    """Return why a request has failed; raises what is not the store's."""
+    if request.error is None or isinstance(request.error, CoregwError):
+        return request.error
+    raise request.error
 
 
 def _outcome_of(action: Callable[[], _T]) -> _T | CoregwError:

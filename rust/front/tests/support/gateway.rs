@@ -18,7 +18,7 @@ use coregw_front::peers::{LOOPBACK, Proxies};
 use coregw_front::problem::Codes;
 use coregw_front::reads::{Failure, Found, Reads};
 use coregw_front::server::{Answer, Listener, Server, Service};
-use coregw_front::writes::{SHORT_CHANGE_BYTES, SHORT_PAYLOAD_BYTES, Writes};
+use coregw_front::writes::{SHORT_CHANGE_BYTES, Writes};
 use http::{HeaderName, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
@@ -91,6 +91,9 @@ impl Store {
     }
 }
 
+/// The longest payload that a gateway takes.
+pub const LONGEST_PAYLOAD: usize = 4 << 20;
+
 pub struct Options {
     pub max_nodes: u64,
     pub node_budget: u64,
@@ -98,12 +101,21 @@ pub struct Options {
     pub is_read_only: bool,
     pub writers: Writers,
     pub has_access_log: bool,
+    pub take_chunks: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let (max_nodes, node_budget, writers) = (1_000_000, 2000, Writers::Anybody);
-        Options { max_nodes, node_budget, patience: SOON, is_read_only: true, writers, has_access_log: false }
+        Options {
+            max_nodes,
+            node_budget,
+            patience: SOON,
+            is_read_only: true,
+            writers,
+            has_access_log: false,
+            take_chunks: true,
+        }
     }
 }
 
@@ -117,6 +129,7 @@ pub struct Running {
     pub counts: Arc<Counts>,
     pub log: Arc<RequestLog>,
     pub codes: Codes,
+    pub budget: Arc<Budget>,
     threads: Vec<thread::JoinHandle<()>>,
 }
 
@@ -144,11 +157,13 @@ pub async fn start(stored: Stored, options: Options) -> Running {
         thread::spawn(move || store.serve(&reads))
     });
     let threads = threads.collect();
-    let Options { max_nodes, node_budget, patience, is_read_only, writers, has_access_log } = options;
-    let writes = Writes::new();
+    let Options { max_nodes, node_budget, patience, is_read_only, writers, has_access_log, take_chunks } = options;
+    let writes = Writes::new(take_chunks);
     let limits = DriverLimits { node_budget, max_nodes, patience, long_queries: 4, threads: 2 };
     let proxies = Arc::new(Proxies::new(LOOPBACK).expect("networks"));
     let (counts, log, codes) = (Arc::default(), Arc::new(RequestLog::new(1 << 20, has_access_log)), codes());
+    let capacity = Capacity { total: 64 << 20, per_address: 32 << 20, largest: 16 << 20 };
+    let budget = Budget::new(capacity, proxies);
     let parts = GatewayParts {
         driver: Arc::new(Driver::new(Arc::clone(&cache), Arc::clone(&reads), limits)),
         writes: Arc::clone(&writes),
@@ -158,10 +173,10 @@ pub async fn start(stored: Stored, options: Options) -> Running {
             verify: 1 << 20,
             resolve_batch: 1 << 20,
             batch_answer: 16 << 20,
-            payload: SHORT_PAYLOAD_BYTES,
+            payload: LONGEST_PAYLOAD,
             change: SHORT_CHANGE_BYTES,
         },
-        budget: Budget::new(Capacity { total: 64 << 20, per_address: 32 << 20, largest: 16 << 20 }, proxies),
+        budget: Arc::clone(&budget),
         payload_cache_bytes: 16 << 20,
         codes: codes.clone(),
         fields: vec![(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"))],
@@ -175,7 +190,7 @@ pub async fn start(stored: Stored, options: Options) -> Running {
     let address = listener.local_addr().expect("an address");
     let server = Server::new(Gateway::new(parts, Cold), rules(SOON));
     tokio::spawn(async move { server.serve(vec![Listener::Tcp(listener)], std::future::pending(), SOON).await });
-    Running { address, store, cache, reads, writes, counts, log, codes, threads }
+    Running { address, store, cache, reads, writes, counts, log, codes, budget, threads }
 }
 
 /// An answer.
