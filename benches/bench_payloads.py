@@ -1,7 +1,7 @@
 """Payloads through HTTP, compared with their stages in sequence.
 
-The stages of an upload are receiving it (the same server and route, with an engine that discards the bytes), hashing
-it, and RocksDB's synced writes of the same rows; those of a download are RocksDB's reads and sending a constant. If
+The stages of an upload are receiving and hashing it (the same server and route, with a store that discards the bytes),
+and RocksDB's synced writes of the same rows; those of a download are RocksDB's reads and sending a constant. If
 each stage waited for the previous one, the rate would be 1 / the sum of 1 / rate. Each round measures all of them, and
 the median of the rounds' ratios counts, because the speed of a shared machine varies over time.
 """
@@ -16,9 +16,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
@@ -28,15 +28,16 @@ import uvloop
 
 import report
 from bench_store import Bare
-from coregw._core import PayloadHasher
-from coregw.engine import Payloads
+from coregw._core import PayloadChunk
 from coregw.gateway import server
 from coregw.gateway.access import AccessToken
 from coregw.gateway.app import create_app_over
 from coregw.gateway.context import Gateway as Context
 from coregw.gateway.settings import MIB, Settings
 from coregw.store import CHUNK_BYTES
+from coregw.store.protocol import Put, WriteOutcomes
 from coregw.store.rocksdb.layout import Family
+from coregw.store.rocksdb.store import RocksThreadCalls
 
 LARGE = 64 * MIB
 SMALL = 4096
@@ -44,25 +45,23 @@ CONNECTIONS = 128
 GROUP = 64
 """Small payloads per batch and sync of bare RocksDB: about as many as per group commit of the gateway, which receives
 half of the uploads in flight while the other half waits for the disk."""
-PIECE = 1 << 16
-CID = "bafkreibm6jg3ux5qumhcn2b3flc3tyu6dmlb4xa7u5bf44yegnrjhc4yeq"
 
 
-class Constant(Payloads):
-    """The payloads of a gateway that discards uploads."""
-
-    async def put(self, chunks: AsyncIterator[bytes], codec: str, hash_name: str) -> str:
-        async for _ in chunks:
-            pass
-        return CID
-
-    async def put_whole(self, body: AbstractAsyncContextManager[bytes], codec: str, hash_name: str) -> str:
-        async with body:
-            return CID
+def discard(
+    _calls: RocksThreadCalls,
+    payloads: Sequence[tuple[bytes, bytes]],
+    puts: Sequence[Put],
+    renewals: Sequence[Sequence[bytes]],
+    chunks: Sequence[PayloadChunk] = (),
+    dropped: Sequence[int] = (),
+) -> WriteOutcomes:
+    """Write nothing, and say that payloads are stored."""
+    assert not [*puts, *renewals, *dropped]
+    return WriteOutcomes([None] * len(payloads), [], [], [None] * len(chunks))
 
 
 def constant_app(gateway: Context, *tokens: AccessToken | None) -> Any:  # noqa: ANN401 - an ASGI app
-    gateway.engine.payloads.__class__ = Constant
+    RocksThreadCalls.write = discard  # type: ignore[method-assign]
     app, chunk = create_app_over(gateway, *tokens), os.urandom(CHUNK_BYTES)
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI
@@ -185,14 +184,6 @@ def rate(amount: float, work: Callable[[], object]) -> float:
     return amount / (time.perf_counter() - start)
 
 
-def hash_all(bodies: list[bytes]) -> None:
-    for body in bodies:
-        hasher = PayloadHasher("raw", "sha2-256")
-        for at in range(0, len(body), PIECE):
-            hasher.update(body[at : at + PIECE])
-        hasher.cid()
-
-
 def write_large(bare: Bare, name: bytes, data: bytes) -> None:
     for number, at in enumerate(range(0, LARGE, CHUNK_BYTES)):
         bare.write(Family.CHUNKS, [(b"%s %3d" % (name, number), data[at : at + CHUNK_BYTES])])
@@ -250,8 +241,7 @@ def measure(figures: report.Report, directory: Path, *, quick: bool) -> None:
             data, name = os.urandom(LARGE), b"large %d" % i
             up.measure(
                 gateway=partial(gateway.post, data),
-                received_and_discarded=partial(constant.post, data),
-                hashed=partial(hash_all, [data]),
+                hashed_and_discarded=partial(constant.post, data),
                 RocksDB=partial(write_large, bare, name, data),
             )
             cid = gateway.post(data)
@@ -265,8 +255,7 @@ def measure(figures: report.Report, directory: Path, *, quick: bool) -> None:
             bodies = [os.urandom(SMALL) for _ in range(small_count)]
             small.measure(
                 gateway=partial(upload_small, gateway, bodies, CONNECTIONS),
-                received_and_discarded=partial(upload_small, constant, bodies, CONNECTIONS),
-                hashed=partial(hash_all, bodies),
+                hashed_and_discarded=partial(upload_small, constant, bodies, CONNECTIONS),
                 RocksDB=partial(write_small, bare, bodies),
             )
             few = [os.urandom(SMALL) for _ in range(300)]

@@ -443,12 +443,14 @@ pub(crate) struct Pieces {
     first: Bytes,
     /// All of them, if there are several.
     rest: Vec<u8>,
+    /// Whether as much has arrived once before.
+    is_likely: bool,
 }
 
 impl Pieces {
     /// No pieces yet of what may have this many bytes.
     pub(crate) fn new(most: usize) -> Self {
-        Pieces { most, first: Bytes::new(), rest: Vec::new() }
+        Pieces { most, first: Bytes::new(), rest: Vec::new(), is_likely: false }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -463,7 +465,8 @@ impl Pieces {
         let length = self.len() + piece.len();
         if self.rest.capacity() < length {
             // Twice as much as before, but no more than there will be; not at once, as it may never arrive.
-            let capacity = self.most.min(2 * self.rest.capacity()).max(length);
+            let wanted = if self.is_likely { self.most } else { 2 * self.rest.capacity() };
+            let capacity = self.most.min(wanted).max(length);
             self.rest.reserve_exact(capacity - self.rest.len());
         }
         self.rest.extend_from_slice(&std::mem::take(&mut self.first));
@@ -472,6 +475,7 @@ impl Pieces {
 
     /// The bytes of all pieces, of which there are none then.
     pub(crate) fn take(&mut self) -> Bytes {
+        self.is_likely = self.len() == self.most;
         let (first, rest) = (std::mem::take(&mut self.first), std::mem::take(&mut self.rest));
         if rest.is_empty() { first } else { Bytes::from(rest) }
     }
