@@ -110,18 +110,17 @@ async def _replace(store: Store, key: bytes, before: bytes, after: bytes) -> Non
 
 
 async def _find_missing(store: Store, driver: Driver, operation: Operation, *, renews: bool) -> str | None:
-    execution = Execution(operation)
-    execution.renews = renews
-    while isinstance(polled := await driver.advance(execution), Need):
-        _, cids = polled.output or (b"", ())
-        names = _multihashes(cids)
+    async def first_missing(cids: Sequence[Cid]) -> str | None:
+        names = [cid.multihash for cid in cids]
         # What a read has found may be removed a moment later, so an answer on which a client may rely dates it.
         sizes = await (store.renew(Stored.PAYLOADS, names, True) if renews else store.stat_payloads(names))
-        for cid, size in zip(cids, sizes, strict=True):
-            if size is None:
-                return cid.text
-    return polled.decode() or None
+        return cids[sizes.index(None)].text if None in sizes else None
 
-
-def _multihashes(cids: Sequence[Cid]) -> list[bytes]:
-    return [cid.multihash for cid in cids]
+    execution = Execution(operation)
+    execution.renews = renews
+    missing: str | None = None
+    polled = await driver.advance(execution)
+    while missing is None and isinstance(polled, Need):
+        _, cids = polled.output or (b"", ())
+        polled, missing = await asyncio.gather(driver.advance(execution), first_missing(cids))
+    return missing or (None if isinstance(polled, Need) else polled.decode() or None)

@@ -202,6 +202,13 @@ class PayloadRow(NamedTuple):
             raise StoreDamaged(f"the row of payload {multihash.hex()} has {len(value)} bytes, not {_PAYLOAD.size}")
         return tuple.__new__(cls, _PAYLOAD.unpack(value))  # half the time of the constructor
 
+    @staticmethod
+    def size_of(multihash: bytes, value: bytes) -> int:
+        """Read the size alone, in half the time of `decode`. Raises as that."""
+        if len(value) != _PAYLOAD.size:
+            return PayloadRow.decode(multihash, value).size
+        return int.from_bytes(value[-8:], "big")
+
     @property
     def chunks(self) -> int:
         """The number of chunks."""

@@ -116,7 +116,9 @@ class RocksPayloads:
         """See `coregw.store.Store.renew`."""
         # Asked before the rows are read, which a collection in progress might remove after that and end.
         if below_held and not await self._dates.is_collecting(self._committer):
-            return [None if row is None else row.size for row in await self._rows(multihashes)]
+            values = await self._reader.get_durable(Family.PAYLOADS, multihashes)
+            stored = zip(multihashes, values, strict=True)
+            return [None if value is None else PayloadRow.size_of(key, value) for key, value in stored]
         # Most of those that clients ask for may be absent: these cost no visit of the committer's thread.
         found = await self._rows(multihashes)
         rows = [RowKey(Family.PAYLOADS, key) for key, row in zip(multihashes, found, strict=True) if row is not None]
