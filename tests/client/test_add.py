@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import shutil
 from pathlib import Path
 
 import anyio
@@ -192,6 +194,90 @@ async def test_an_unchanged_folder_costs_one_question_and_a_changed_file_few_req
     with Client(gateway) as client:
         assert client.is_complete(changed.root)
         assert not client.is_complete(coregw.Map({marker: changed.root, "absent": coregw.payload_cid(b"?")}).root)
+
+
+@pytest.mark.parametrize("recorded", [Recorded("none"), Recorded("exec"), Recorded("whole"), Recorded()], ids=str)
+async def test_the_roots_of_few_changes_of_many_files_are_derived_from_proofs(
+    gateway: str,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    recorded: Recorded,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setattr("coregw.client.folders.add._MIN_PROVEN_FILES", 0)
+    requests: list[str] = []
+
+    def note(reply: Reply) -> Reply:
+        requests.append(reply.path.partition("?")[0].rpartition("/")[2])
+        return reply
+
+    async def add(url: str) -> Added:
+        requests.clear()
+        async with AsyncClient(url) as client:
+            return await add_folder(client, survey(tmp_path), cache=UploadCache.of(tmp_path, "test"), recorded=recorded)
+
+    def changes() -> None:
+        (tmp_path / "3").write_text("changed")
+        (tmp_path / "4").unlink()
+        (tmp_path / "large").write_bytes(BIG + b"another end")
+
+    def links() -> None:
+        (tmp_path / "folder" / "empty").mkdir(parents=True)
+        (tmp_path / "5").chmod(0o700)
+        (tmp_path / "link").symlink_to("x" * 300)  # its record is a payload
+
+    def removals() -> None:
+        shutil.rmtree(tmp_path / "folder")
+        (tmp_path / "link").unlink()
+
+    def emptying() -> None:
+        for path in tmp_path.iterdir():
+            path.unlink()
+
+    (tmp_path / "large").write_bytes(BIG)
+    for number in range(20):
+        (tmp_path / str(number)).write_text(f"number {number}")
+    (tmp_path / "7").chmod(0o700)
+    with lying_gateway(note, gateway) as url:
+        last = await add(url)
+        for change in (changes, links, removals, emptying):
+            change()
+            added = await add(url)
+            assert added.root == coregw.hash_tree(tmp_path, attributes=recorded.attributes), change
+            assert requests[0] == "complete", change
+            assert requests.count("mutations") in ((0,) if added.root == last.root else (1, 2)), change
+            assert "roots" not in requests, "the maps are not sent again"
+            with Client(gateway) as client:
+                assert client.is_complete(added.root)
+            last = added
+
+
+async def test_a_root_that_does_not_follow_from_few_changes_is_refused(
+    gateway: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setattr("coregw.client.folders.add._MIN_PROVEN_FILES", 0)
+    other = coregw.Map({"a": coregw.payload_cid(b"other")}).root
+
+    def lie(reply: Reply) -> Reply:
+        if not reply.path.endswith("/mutations"):
+            return reply
+        receipt = json.loads(reply.body)
+        receipt["new_root"] = receipt["deltas"][-1]["result"] = other
+        return reply.with_body(json.dumps(receipt).encode())
+
+    (tmp_path / "file").write_text("before")
+    with lying_gateway(lie, gateway) as url:
+        async with AsyncClient(url) as client:
+            for text in ("before", "after"):
+                (tmp_path / "file").write_text(text)
+                adding = add_folder(client, survey(tmp_path), cache=UploadCache.of(tmp_path, "test"))
+                if text == "before":
+                    await adding
+                else:
+                    with pytest.raises(ProofError):
+                        await adding
 
 
 async def test_cancelling_ends_the_threads_that_read(gateway: str, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 //! A folder that is added, beside what was known of it the last time: the same paths in the same order. What is equal has not
-//! changed, and if all is equal, so are the roots, which are not computed again.
+//! changed.
 
 use std::cmp::Ordering;
 use std::io;
@@ -9,7 +9,6 @@ use coregw_core::{Cid, Error, Result};
 use crate::entries::EntryCursor;
 use crate::hashed::{Hashed, Recorded};
 use crate::join::RESERVED_NAME;
-use crate::roots::FolderRoots;
 use crate::stat_file::{StatEntries, StatFile, compare};
 use crate::survey::Survey;
 
@@ -85,17 +84,28 @@ fn unreadable(error: io::Error) -> Error {
 /// A path, and its targets before and after.
 pub type Change = (String, Option<Cid>, Option<Cid>);
 
+/// What has changed since a cache was written.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// Of the folder's map.
+    pub files: Vec<Change>,
+    /// Of its map of attributes.
+    pub records: Vec<Change>,
+    /// The places in the survey of entries whose records have changed.
+    pub changed: Vec<usize>,
+}
+
 /// The changes of the folder's map and of its map of attributes since the cache was written; None if there are more
 /// than `most`. Those of attributes are left out if nothing is recorded. O(entries).
 ///
 /// # Errors
 /// [`Error::Damaged`] if the cache cannot be read; [`Error::Input`] if a record is too long.
-pub fn changes(hashed: &Hashed, cache: &StatFile, recorded: Recorded, most: usize) -> Result<Option<[Vec<Change>; 2]>> {
-    let mut found = [Vec::new(), Vec::new()];
+pub fn changes(hashed: &Hashed, cache: &StatFile, recorded: Recorded, most: usize) -> Result<Option<Changes>> {
+    let mut found = Changes::default();
     let before = cache.header.top_record().filter(|_| !recorded.is_nothing());
     let after = hashed.top_record(recorded)?.map(|record| record.target);
     if before != after {
-        found[1].push((RESERVED_NAME.to_owned(), before, after));
+        found.records.push((RESERVED_NAME.to_owned(), before, after));
     }
     let mut joined = Joined::new(&hashed.survey, Some(cache))?;
     while joined.advance()? {
@@ -106,26 +116,18 @@ pub fn changes(hashed: &Hashed, cache: &StatFile, recorded: Recorded, most: usiz
         if let Some(index) = joined.index() {
             after = [hashed.targets.get(index), hashed.record(index, recorded)?.map(|record| record.target)];
         }
-        for ((changes, before), after) in found.iter_mut().zip(before).zip(after) {
+        for ((changes, before), after) in [&mut found.files, &mut found.records].into_iter().zip(before).zip(after) {
             if before != after.as_ref().map(Cid::as_bytes) {
                 let before = before.and_then(|target| Cid::try_bytes(target).ok());
                 changes.push((String::from_utf8_lossy(joined.path()).into_owned(), before, after));
             }
         }
-        if found.iter().map(Vec::len).sum::<usize>() > most {
+        if before[1] != after[1].as_ref().map(Cid::as_bytes) {
+            found.changed.extend(joined.index());
+        }
+        if found.files.len() + found.records.len() > most {
             return Ok(None);
         }
     }
     Ok(Some(found))
-}
-
-/// The roots of the last time, if the maps are the same; None if they are others. O(entries), without hashing.
-///
-/// # Errors
-/// As [`changes`].
-pub fn unchanged_roots(hashed: &Hashed, cache: &StatFile, recorded: Recorded) -> Result<Option<FolderRoots>> {
-    let roots = cache.header.roots().filter(|roots| roots.attributes.is_none() || !recorded.is_nothing());
-    let Some(roots) = roots else { return Ok(None) };
-    let found = changes(hashed, cache, recorded, 0)?;
-    Ok(found.filter(|changes| changes.iter().all(Vec::is_empty)).map(|_| roots))
 }

@@ -197,9 +197,15 @@ impl Reading {
         Ok(())
     }
 
-    /// Starts to collect the records that are payloads, without those that `base` has at the same paths.
-    pub fn start_records(this: &Arc<Self>, recorded: Recorded, base: Option<Arc<StatFile>>) -> Result<()> {
-        let started = Self::spawn(this, move |reading| reading.collect_records(recorded, base.as_deref()));
+    /// Starts to collect the records that are payloads, without those that `base` has at the same paths: those at the places
+    /// `changed`, if these are known.
+    pub fn start_records(
+        this: &Arc<Self>,
+        recorded: Recorded,
+        base: Option<Arc<StatFile>>,
+        changed: Option<Vec<usize>>,
+    ) -> Result<()> {
+        let started = Self::spawn(this, move |reading| reading.collect_records(recorded, base.as_deref(), changed));
         started.map_err(|_| Error::request("no thread can be started"))
     }
 
@@ -292,8 +298,8 @@ impl Reading {
         queue.lists.push(chunks, after);
     }
 
-    fn collect_records(&self, recorded: Recorded, base: Option<&StatFile>) -> Result<()> {
-        let (hashed, mut joined) = (self.hashed(), Joined::new(&self.survey, base)?);
+    fn collect_records(&self, recorded: Recorded, base: Option<&StatFile>, changed: Option<Vec<usize>>) -> Result<()> {
+        let hashed = self.hashed();
         let held = base.and_then(|base| base.header.top_record());
         if let Some(record) = hashed.top_record(recorded)?
             && record.target.identity().is_none()
@@ -302,6 +308,16 @@ impl Reading {
         {
             return Ok(());
         }
+        if let Some(changed) = changed {
+            for index in changed {
+                let Some(record) = hashed.record(index, recorded)? else { continue };
+                if record.target.identity().is_none() && self.collect(&record.target, &record.bytes) {
+                    break;
+                }
+            }
+            return Ok(());
+        }
+        let mut joined = Joined::new(&self.survey, base)?;
         while joined.advance()? {
             let Some(index) = joined.index() else { continue };
             let Some(record) = hashed.record(index, recorded)? else { continue };

@@ -24,7 +24,6 @@ use coregw_core::{Cid, varint};
 use crate::entries::FileState;
 use crate::hashed::{Hashed, Recorded};
 use crate::metadata::FileStat;
-use crate::roots::FolderRoots;
 
 const MAGIC: &[u8] = b"coregw stat 6\n";
 const DIGEST_BYTES: usize = 36;
@@ -99,13 +98,6 @@ impl Header {
     /// The target of the record of the folder itself.
     pub(crate) fn top_record(&self) -> Option<Cid> {
         Cid::try_bytes(&self.top).ok()
-    }
-
-    /// The roots of both maps; None if they are not known.
-    pub(crate) fn roots(&self) -> Option<FolderRoots> {
-        let root = |text: &[u8]| Cid::from_text(std::str::from_utf8(text).ok()?).ok()?.root();
-        let attributes = if self.attributes.is_empty() { None } else { Some(root(&self.attributes)?) };
-        Some(FolderRoots { root: root(&self.root)?, attributes })
     }
 }
 

@@ -4,6 +4,10 @@
 threads: read, hash ─► batches of payloads ─► which are held? ─► CARs of the others     several in flight
                                   │ all files are read
                                   ▼
+         few changes of many files, and the root of the last time held completely?
+                      │ no                            └──yes─► last batch ─► lists ─► mutations, whose proofs give
+                      │                                                               the new root: done
+                      ▼
          root ─► held completely? ──yes─► done: one request, unless there was more than one batch
                       │ no
                       ▼
@@ -33,7 +37,7 @@ from coregw.concurrency import for_each, in_stoppable_thread, in_thread
 from coregw.errors import Conflict, RootNotFound, TooLarge, Unavailable
 from coregw.folders.caches import UploadCache
 from coregw.folders.tree import ALL, ATTRIBUTES_PATH, Level, Recorded, Skipped, Survey, skipped_at, survey
-from coregw.messages import Change, Endpoint
+from coregw.messages import Change, Delta, Endpoint, MutationReceipt
 from coregw.verify import CidLike
 
 __all__ = ["AddProgress", "Added", "FolderSink", "add_folder", "add_path"]
@@ -49,6 +53,9 @@ _CID_BYTES: Final = 36
 _MIN_CHANGES: Final = 64
 _MAX_CHANGES: Final = 16_384
 """Changes of the maps are sent if they are few compared with the maps, and no more than this; otherwise the maps."""
+_MAX_PROVEN_CHANGES: Final = 1024
+_MIN_PROVEN_FILES: Final = 50_000
+"""Roots are derived from proofs of few changes of many files; otherwise from all entries, in a microsecond each."""
 
 
 class FolderSink(Protocol):
@@ -71,7 +78,10 @@ class FolderSink(Protocol):
         """Create a map."""
 
     async def apply_changes(self, targets: Sequence[Changes], what: str) -> None:
-        """Change maps."""
+        """Change maps to what is known to result."""
+
+    async def mutate(self, root: CidLike, deltas: Sequence[Delta]) -> MutationReceipt:
+        """Change a map, and derive what results from the receipt's proofs."""
 
 
 @dataclass(frozen=True)
@@ -218,23 +228,70 @@ class _Addition:
     async def run(self) -> None:
         """Send what the gateway lacks."""
         await self._send_batches(self._folder.start)
+        base, changes = self._folder.cached_root, await self._few_changes()
+        if base is not None and changes is not None:
+            self._has_base = await self._client.is_complete(base)
+            if self._has_base and await self._change_maps(base, *changes):
+                return
         await self._derive_roots()
         # If a payload was missing, so is the root, or parts of what is below it.
-        if not self.sent and await self._client.is_complete(self.root):
+        is_known = changes is not None and base == self.root
+        if not (self.sent or is_known) and await self._client.is_complete(self.root):
             return
-        base = self._folder.cached_root
-        self._has_base = base is not None and base != self.root and await self._client.is_complete(base)
+        if base is not None and changes is None:
+            self._has_base = base != self.root and await self._client.is_complete(base)
         if not self._has_base:
             await self._ask_for_remembered()
             await self._send_batches(self._folder.start_again)
             await self._derive_roots()
-        await self._send_batches(lambda: self._folder.start_records(*self._recorded, self._has_base))
-        await self._send_batches(self._folder.flush)
-        await self._send_lists(everything=True)
+        await self._send_records()
         await self._send_maps()
 
     async def _in_thread(self, work: Callable[[*Ts], T], *args: *Ts) -> T:
         return await in_thread(work, *args, stop=self._folder.stop)
+
+    async def _few_changes(self) -> tuple[list[Change], list[Change]] | None:
+        """The changes since the last time, if there are none, or few of many files."""
+        is_large = self._folder.totals()[0] >= _MIN_PROVEN_FILES
+        return await self._find_changes(_MAX_PROVEN_CHANGES if is_large else 0)
+
+    async def _find_changes(self, most: int) -> tuple[list[Change], list[Change]] | None:
+        """The changes of the folder's map, and of its attributes, since the last time; None if there are more."""
+        if self._recorded[0] == "none" and self._folder.cached_attributes is not None:
+            return None
+        found = await self._in_thread(self._folder.changes, *self._recorded, most)
+        if found is None:
+            return None
+        files, records = found
+        return [_change(*each) for each in files], [_change(*each) for each in records]
+
+    async def _change_maps(self, base: str, files: list[Change], records: list[Change]) -> bool:
+        """Change the maps of the last time, which are held, and derive the roots; False if that is not possible."""
+        old = self._folder.cached_attributes
+        if records and old is None:
+            return False
+        if files or records:
+            await self._send_records()
+        try:
+            new = None if old is None else await self._changed(old, records)
+            if new == _core.Map({}, self._suite).root:
+                new = None
+            self.root = await self._changed(base, _with_attributes(files, old, new))
+        except (Conflict, RootNotFound, TooLarge):  # the cache is wrong, or the root has expired just now
+            return False
+        self.attributes = new
+        return True
+
+    async def _changed(self, root: str, changes: list[Change]) -> str:
+        if not changes:
+            return root
+        return (await self._client.mutate(root, [Delta(kind="map", changes=changes)])).new_root
+
+    async def _send_records(self) -> None:
+        """Send the records of attributes that are payloads, and what waits for the last batch."""
+        await self._send_batches(lambda: self._folder.start_records(*self._recorded, self._has_base))
+        await self._send_batches(self._folder.flush)
+        await self._send_lists(everything=True)
 
     async def _derive_roots(self) -> None:
         self.root, self.attributes = await self._in_thread(self._folder.roots, *self._recorded)
@@ -290,19 +347,21 @@ class _Addition:
     async def _changes(self, base: str) -> list[Changes]:
         """The changes from the maps of the last time, attributes first; none if the maps themselves are shorter."""
         old, new = self._folder.cached_attributes, self.attributes
-        most = min(_MAX_CHANGES, max(_MIN_CHANGES, self._folder.totals()[0] // 4))
-        found = await self._in_thread(self._folder.changes, *self._recorded, most)
+        found = await self._find_changes(min(_MAX_CHANGES, max(_MIN_CHANGES, self._folder.totals()[0] // 4)))
         if found is None:
             return []
-        files, records = ([_change(*each) for each in changes] for changes in found)
-        if old != new:
-            files.insert(0, _change("/".join(ATTRIBUTES_PATH), old, new))
+        files, records = found
         if new is None:
             records = []
         elif records and old is None:
             return []
-        changed = ((old, records, new), (base, files, self.root))
+        changed = ((old, records, new), (base, _with_attributes(files, old, new), self.root))
         return [Changes(root, "map", changes, result) for root, changes, result in changed if root and changes]
+
+
+def _with_attributes(files: list[Change], before: str | None, after: str | None) -> list[Change]:
+    """Changes of the folder's map, that of its map of attributes first."""
+    return files if before == after else [_change("/".join(ATTRIBUTES_PATH), before, after), *files]
 
 
 def _change(path: str, before: str | None, after: str | None) -> Change:

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use core::{Cid, Suite};
 use coregw_core as core;
-use coregw_folders::changes;
+use coregw_folders::changes::{self, Changes};
 use coregw_folders::hashed::{Hashed, Recorded, Totals};
 use coregw_folders::parallel::locked;
 use coregw_folders::reading::Reading;
@@ -66,6 +66,8 @@ pub struct FolderUpload {
     header: Header,
     /// The files that were asked about last, and the place of the next ones.
     question: Mutex<(Vec<usize>, usize)>,
+    /// The entries whose records have changed, if these are known.
+    changed: Mutex<Option<Vec<usize>>>,
 }
 
 /// A path, and its targets before and after.
@@ -102,7 +104,13 @@ impl FolderUpload {
                 let opened = StatFile::open(&file, &header.folder, &header.options);
                 known = opened.filter(|known| reading.remember(known)).map(Arc::new);
             }
-            Ok(Self { reading: Arc::new(reading), cache: known, header, question: Mutex::default() })
+            Ok(Self {
+                reading: Arc::new(reading),
+                cache: known,
+                header,
+                question: Mutex::default(),
+                changed: Mutex::default(),
+            })
         })
     }
 
@@ -125,6 +133,7 @@ impl FolderUpload {
 
     /// Start to read the files again whose payloads are missing.
     fn start_again(&self) -> PyResult<()> {
+        *locked(&self.changed) = None;
         call(|| Reading::start(&self.reading, false))
     }
 
@@ -140,7 +149,8 @@ impl FolderUpload {
     fn start_records(&self, attributes: &str, owner: bool, has_base: bool) -> PyResult<()> {
         let recorded = call(|| Recorded::new(attributes, owner))?;
         let base = self.cache.clone().filter(|_| has_base);
-        call(|| Reading::start_records(&self.reading, recorded, base))
+        let changed = base.as_ref().and_then(|_| locked(&self.changed).clone());
+        call(|| Reading::start_records(&self.reading, recorded, base, changed))
     }
 
     /// Let all threads end soon. What was read remains.
@@ -249,12 +259,7 @@ impl FolderUpload {
     ///     InvalidInput: If `attributes` is unknown, or an entry's extended attributes take more than 1 MiB.
     #[pyo3(signature = (attributes = "all", owner = false), text_signature = "($self, attributes='all', owner=False)")]
     fn roots<'py>(&self, py: Python<'py>, attributes: &str, owner: bool) -> PyResult<RootsTuple<'py>> {
-        roots_by(py, attributes, owner, |recorded, signals| {
-            let hashed = self.reading.hashed();
-            let known = self.cache.as_ref().map(|cache| changes::unchanged_roots(&hashed, cache, recorded));
-            // A cache that cannot be read any more is no reason to fail.
-            known.and_then(Result::ok).flatten().map_or_else(|| hashed.roots(recorded, signals), Ok)
-        })
+        roots_by(py, attributes, owner, |recorded, signals| self.reading.hashed().roots(recorded, signals))
     }
 
     /// Return what has changed since the folder was added last: paths with the targets before and after. O(entries).
@@ -280,14 +285,16 @@ impl FolderUpload {
     ) -> PyResult<Option<(Vec<ChangeTuple<'py>>, Vec<ChangeTuple<'py>>)>> {
         let recorded = call(|| Recorded::new(attributes, owner))?;
         let Some(cache) = &self.cache else { return Ok(None) };
-        let found =
-            detach::run(py, Work::Unbounded, || changes::changes(&self.reading.hashed(), cache, recorded, most))?;
+        let found = detach::run(py, Work::Unbounded, || {
+            // A cache that cannot be read any more is no reason to fail.
+            Ok(changes::changes(&self.reading.hashed(), cache, recorded, most).ok().flatten())
+        })?;
         let tuple = |(path, before, after): changes::Change| {
             (path, before.map(|target| text(py, &target)), after.map(|target| text(py, &target)))
         };
-        Ok(found.map(|found| {
-            let [files, records] = found.map(|changes| changes.into_iter().map(tuple).collect());
-            (files, records)
+        Ok(found.map(|Changes { files, records, changed }| {
+            *locked(&self.changed) = Some(changed);
+            (files.into_iter().map(tuple).collect(), records.into_iter().map(tuple).collect())
         }))
     }
 
