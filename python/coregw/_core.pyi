@@ -1713,6 +1713,12 @@ class PageCache:
         Raises:
             InvalidInput: If the CID is not a root.
         """
+    def bases(self, root: CidLike) -> list[Cid]:
+        """Return what a tree is known to be made of by changes: the root of its base, of the base of that, and so on.
+
+        Raises:
+            InvalidInput: If the CID is not a root.
+        """
     def expire(self) -> None:
         """Begin another generation: some roots have expired. For any thread."""
     def __len__(self) -> int: ...
@@ -1897,11 +1903,11 @@ class Operation:
             InvalidInput: If the CID is not a root.
         """
     @staticmethod
-    def check_complete(cache: PageCache, root: CidLike) -> Operation:
+    def check_complete(cache: PageCache, root: CidLike, complete: CidLike | None = None) -> Operation:
         """Return an operation that visits the tree of a held root, and those of the roots nested in it.
 
-        It outputs the payloads that they name, without bytes. Its response is the CID of a nested root that is not held
-        completely, or empty.
+        It outputs the payloads that they name, without bytes, and without those below `complete`, a root that is held
+        completely. Its response is the CID of a nested root that is not held completely, or empty.
 
         Raises:
             InvalidInput: If the CID is not a root.

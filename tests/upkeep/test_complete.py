@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -163,6 +164,80 @@ async def test_storing_a_root_again_or_salvaging_the_store_removes_the_mark(site
     await forget_whole(site.store)
     assert [await value(site, root) for root in roots] == [COMPLETE] * 3
     assert await missing(site, roots[0]) is None
+
+
+# --- roots that were made of complete ones ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def looked_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The multihashes of the payloads that were looked up."""
+    names: list[bytes] = []
+    renew = site.store.renew
+
+    async def noted(kind: Stored, keys: Sequence[bytes], below_held: bool = False) -> list[int | None]:
+        names.extend(keys if kind is Stored.PAYLOADS else ())
+        return await renew(kind, keys, below_held)
+
+    monkeypatch.setattr(site.store, "renew", noted)
+    return names
+
+
+async def test_of_a_changed_tree_only_what_is_new_is_looked_up(site: Site, looked_up: list[bytes]) -> None:
+    records = await site.create({f"file/{i:05}": await site.put(b"record %d" % i) for i in range(300)})
+    arcs = {f"file/{i:05}": await site.put(b"%d" % i) for i in range(3000)}
+    first = await site.create(arcs | {".records": records})
+    assert await missing(site, first) is None
+    assert len(looked_up) == 3300
+    absent, new = coregw.payload_cid(b"absent"), await site.put(b"new")
+    changed_records = await site.change(records, "file/00007", new, coregw.payload_cid(b"record 7"))
+    looked_up.clear()
+    second = await site.change(first, ".records", changed_records, records)
+    third = await site.change(second, "file/01234", absent, arcs["file/01234"])
+    assert await missing(site, third) == absent
+    await site.put(b"absent")
+    looked_up.clear()
+    assert await missing(site, third) is None
+    assert sorted(looked_up) == sorted(Cid(cid).multihash for cid in (absent, new))
+    assert await value(site, third) == WHOLE
+    await forget_whole(site.store)
+    looked_up.clear()
+    assert await missing(site, second) is None
+    assert len(looked_up) == 3300
+
+
+async def test_changes_of_complete_trees_lack_what_a_walk_of_the_whole_tree_would_miss(site: Site) -> None:
+    random = Random(7)
+    held = [await site.put(b"%d" % i) for i in range(50)]
+    absent = [coregw.payload_cid(b"absent %d" % i) for i in range(50)]
+    arcs = {f"{i}": held[i % 50] for i in range(2000)}
+    roots = [(await site.create(arcs), arcs)]
+    assert await missing(site, roots[0][0]) is None
+    for _ in range(60):
+        root, arcs = random.choice(roots)
+        path, after = f"{random.randrange(2100)}", random.choice(held if random.random() < 0.8 else absent)
+        if arcs.get(path) == after:
+            continue
+        root, arcs = await site.change(root, path, after, arcs.get(path)), arcs | {path: after}
+        roots.append((root, arcs))
+        lacking = set(arcs.values()) & set(absent)
+        found = await missing(site, root)
+        assert (found in lacking) if lacking else (found is None)
+
+
+async def test_a_collection_in_progress_keeps_what_is_below_the_base_of_a_root_that_is_checked(site: Site) -> None:
+    root = await site.create({"p": await site.put(b"payload"), "q": await site.put(b"other")})
+    assert await missing(site, root) is None
+    new = await site.put(b"new")
+    site.time.seconds += 100
+    async with site.store.collect(60) as collection:  # has listed the roots before, and keeps none
+        changed = await site.change(root, "q", new, coregw.payload_cid(b"other"))
+        assert await collection.expire() == [bytes(Cid(root))]  # it walks what is below this one, and asks again
+        assert await missing(site, changed) is None
+        assert await collection.expire() == [bytes(Cid(root))]
+        assert await collection.expire() == []
+        assert await missing(site, root) is None
+        assert await collection.remove(Stored.PAYLOADS, [Cid(new).multihash]) == [False]
 
 
 @pytest.fixture

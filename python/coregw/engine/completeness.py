@@ -1,9 +1,10 @@
 """Whether a root is held completely: all pages, nested roots and theirs, and all payloads below it.
 
 The first positive answer takes a walk of the tree, which asks for all payloads, and dates them again if garbage is
-collected meanwhile: a collection that begins after the root has been dated keeps everything below it. The walk leaves a
-mark in the row of the root, so that the next question is one durable write. The mark stays true while the root is held,
-because garbage collection keeps everything below a root that it keeps. A root that expires and is stored again
+collected meanwhile: a collection that begins after the root has been dated keeps everything below it. If the root was
+made by changes of one that is marked, the walk leaves out what is below that one, which is dated first. The walk leaves
+a mark in the row of the root, so that the next question is one durable write. The mark stays true while the root is
+held, because garbage collection keeps everything below a root that it keeps. A root that expires and is stored again
 meanwhile has no mark:
 
 ```
@@ -97,10 +98,25 @@ async def _try(store: Store, driver: Driver, cache: PageCache, cid: Cid, *, rene
         return None
     token = CHECKING + secrets.token_bytes(16)
     await _replace(store, key, row, token)
-    missing = await _find_missing(store, driver, Operation.check_complete(cache, cid), renews=True)
+    operation = Operation.check_complete(cache, cid, await _whole_base(store, cache, cid))
+    missing = await _find_missing(store, driver, operation, renews=True)
     if missing is None:
         await _replace(store, key, token, WHOLE)
     return missing
+
+
+async def _whole_base(store: Store, cache: PageCache, cid: Cid) -> Cid | None:
+    """Return a root that this one was made of and that is held completely, and date it; None if none is known."""
+    bases = cache.bases(cid)
+    rows = await store.get(Table.ROOTS, [bytes(base) for base in bases]) if bases else []
+    for base, row in zip(bases, rows, strict=True):
+        if row == WHOLE:
+            try:
+                await _replace(store, bytes(base), WHOLE, WHOLE)
+            except (_ConcurrentChangeError, RootNotFound):
+                continue
+            return base
+    return None
 
 
 async def _replace(store: Store, key: bytes, before: bytes, after: bytes) -> None:

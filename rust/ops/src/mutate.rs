@@ -106,6 +106,9 @@ impl Mutation {
         if object == self.current {
             self.current = result;
         }
+        if object != result {
+            self.trees.cache.remember_base(result, object);
+        }
         self.receipts.push(DeltaReceipt { object: object.cid().text(), result: result.cid().text(), proof });
         self.results.push(result);
         Ok(())

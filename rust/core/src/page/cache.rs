@@ -45,7 +45,11 @@ fn is_noted(number: u64) -> bool {
 /// The maximum number of lists that are known to be fixed.
 const MAX_FIXED_LISTS: usize = 1024;
 
-/// Cache of a store: parsed pages by digest, bounded in bytes, roots that the store holds, and lists that are fixed.
+/// The maximum number of roots of which it is known what they were made of.
+const MAX_BASES: usize = 4096;
+
+/// Cache of a store: parsed pages by digest, bounded in bytes, roots that the store holds, lists that are fixed, and which
+/// trees were made of which.
 ///
 /// What the store holds is known as of a generation, which ends when roots expire. What a read that began in an earlier one
 /// has found is not known any more:
@@ -59,6 +63,7 @@ pub struct PageCache {
     held: Cache<RootCid, u64>,
     generation: AtomicU64,
     fixed: Cache<RootCid, u64>,
+    bases: Cache<RootCid, RootCid>,
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -73,6 +78,7 @@ impl PageCache {
             held: Cache::new(max_roots),
             generation: AtomicU64::new(0),
             fixed: Cache::new(MAX_FIXED_LISTS),
+            bases: Cache::new(MAX_BASES),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         }
@@ -111,6 +117,16 @@ impl PageCache {
     /// The size of the elements of a list that is known to be fixed.
     pub fn fixed_size(&self, root: &RootCid) -> Option<u64> {
         self.fixed.get(root)
+    }
+
+    /// Records that a tree was made by changes of another one, with which it shares pages.
+    pub fn remember_base(&self, root: RootCid, base: RootCid) {
+        self.bases.insert(root, base);
+    }
+
+    /// What a tree is known to be made of: its base, the base of that, and so on, at most `most`. O(most).
+    pub fn bases(&self, root: &RootCid, most: usize) -> Vec<RootCid> {
+        std::iter::successors(self.bases.get(root), |base| self.bases.get(base)).take(most).collect()
     }
 
     /// The maximum size, in bytes.

@@ -6,9 +6,12 @@ use coregw_core as core;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::cid::CidLike;
+use crate::cid::{Cid, CidLike};
 use crate::convert::BytesLike;
 use crate::errors::{call, invalid};
+
+/// How many bases `PageCache.bases` returns at most.
+const MAX_BASES: usize = 16;
 
 /// What is known about one store: parsed pages by digest, and roots that it holds. Threads share it without the GIL.
 ///
@@ -60,6 +63,14 @@ impl PageCache {
     ///     InvalidInput: If the CID is not a root.
     fn is_held(&self, root: CidLike) -> PyResult<bool> {
         Ok(self.0.is_held(&root_of(&root)?).is_some())
+    }
+
+    /// Return what a tree is known to be made of by changes: the root of its base, of the base of that, and so on.
+    ///
+    /// Raises:
+    ///     InvalidInput: If the CID is not a root.
+    fn bases(&self, root: CidLike) -> PyResult<Vec<Cid>> {
+        Ok(self.0.bases(&root_of(&root)?, MAX_BASES).into_iter().map(|base| Cid(base.cid())).collect())
     }
 
     /// Bound of the memory for pages, in bytes.

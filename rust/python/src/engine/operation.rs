@@ -253,15 +253,16 @@ impl Operation {
 
     /// Return an operation that visits the tree of a held root, and those of the roots nested in it.
     ///
-    /// It outputs the payloads that they name, without bytes. Its response is the CID of a nested root that is not held
-    /// completely, or empty.
+    /// It outputs the payloads that they name, without bytes, and without those below `complete`, a root that is held
+    /// completely. Its response is the CID of a nested root that is not held completely, or empty.
     ///
     /// Raises:
     ///     InvalidInput: If the CID is not a root.
     #[staticmethod]
-    fn check_complete(cache: &PageCache, root: CidLike) -> PyResult<Self> {
-        let root = root_of(&root)?;
-        Ok(Self::new(ops::Operation::check_complete(Arc::clone(&cache.0), root), false))
+    #[pyo3(signature = (cache, root, complete = None))]
+    fn check_complete(cache: &PageCache, root: CidLike, complete: Option<CidLike>) -> PyResult<Self> {
+        let (root, complete) = (root_of(&root)?, complete.as_ref().map(root_of).transpose()?);
+        Ok(Self::new(ops::Operation::check_complete(Arc::clone(&cache.0), root, complete), false))
     }
 
     /// Return an operation that stores the CAR whose bytes `reader` has read; the reader starts over.
