@@ -85,7 +85,7 @@ fn unreadable(error: io::Error) -> Error {
 pub type Change = (String, Option<Cid>, Option<Cid>);
 
 /// What has changed since a cache was written.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Of the folder's map.
     pub files: Vec<Change>,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,7 +14,7 @@ use coregw_core::codec::Codec;
 use coregw_core::payload::{self, Function};
 use coregw_core::{Cid, Error, Suite};
 use coregw_folders::FolderRoots;
-use coregw_folders::changes::changes;
+use coregw_folders::changes::{Changes, changes};
 use coregw_folders::contents::Chunk;
 use coregw_folders::hashed::{Hashed, Recorded};
 use coregw_folders::reading::{self, Reading};
@@ -244,17 +244,21 @@ fn a_folder_that_has_not_changed_is_not_read_again() {
     assert!(again.remember(&cache));
     assert!(read(&again).is_empty());
     assert_eq!((again.files_read(), roots(&again)), (0, roots(&first)));
-    assert_eq!(changes(&again.hashed(), &cache, recorded(), 10), Ok(Some([Vec::new(), Vec::new()])));
+    assert_eq!(changes(&again.hashed(), &cache, recorded(), 10), Ok(Some(Changes::default())));
 
     fs::write(top.path().join("b/c"), "changed").expect("written");
     fs::remove_file(top.path().join("a")).expect("removed");
     let changed = found(top.path());
     assert!(changed.remember(&cache));
     assert_eq!((read(&changed).len(), changed.files_read()), (1, 1));
-    let [files, records] = changes(&changed.hashed(), &cache, recorded(), 10).expect("read").expect("few");
+    let found = changes(&changed.hashed(), &cache, recorded(), 10).expect("read").expect("few");
+    let Changes { files, records, changed: places } = found;
     let removed = ("a".to_owned(), Some(cid(b"1")), None);
     assert_eq!(files, [removed, ("b/c".to_owned(), Some(cid(b"2")), Some(cid(b"changed")))]);
     assert!(records.iter().all(|(path, before, _)| matches!(&**path, "a" | "b" | "b/c") && before.is_some()));
+    let changed_paths: Vec<_> = places.iter().map(|&place| changed.hashed().survey.entries.path(place)).collect();
+    let after = records.iter().filter(|(_, _, after)| after.is_some());
+    assert_eq!(changed_paths, after.map(|(path, ..)| PathBuf::from(path)).collect::<Vec<_>>());
     assert_eq!(changes(&changed.hashed(), &cache, recorded(), 1), Ok(None));
 }
 

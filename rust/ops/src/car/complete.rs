@@ -199,9 +199,11 @@ impl Below {
     fn add(&mut self, page: &Page) {
         for node in &page.arena.nodes {
             match node.state {
-                State::Stub { .. } => drop(self.pages.insert(node.digest)),
+                State::Stub { .. } => {
+                    self.pages.insert(node.digest);
+                }
                 State::Leaf { target, target_len, .. } => {
-                    drop(self.targets.insert(target_of(page, target, target_len)))
+                    self.targets.insert(target_of(page, target, target_len));
                 }
                 _ => {}
             }
