@@ -63,6 +63,10 @@ async def test_the_suite_applies_to_the_map_and_its_lists(gateway: str, tmp_path
 
 async def test_a_folder_without_files_has_a_root(gateway: str, tmp_path: Path) -> None:
     assert (await add(gateway, tmp_path)).root == coregw.Map({}).root
+    async with AsyncClient(gateway) as client:
+        top_alone = await add_folder(client, survey(tmp_path), recorded=Recorded("whole"))
+        assert top_alone.root == coregw.hash_tree(tmp_path, attributes="whole")
+        assert await client.is_complete(top_alone.root)
     (tmp_path / "empty").mkdir()
     assert (await add(gateway, tmp_path)).root == coregw.hash_tree(tmp_path)
 
@@ -251,6 +255,34 @@ async def test_the_roots_of_few_changes_of_many_files_are_derived_from_proofs(
             with Client(gateway) as client:
                 assert client.is_complete(added.root)
             last = added
+
+
+@pytest.mark.parametrize("least", [0, 1 << 30], ids=["proven", "derived"])
+async def test_if_the_last_root_expires_meanwhile_it_is_asked_which_payloads_are_held(
+    gateway: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, least: int
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setattr("coregw.client.folders.add._MIN_PROVEN_FILES", least)
+    asked: list[bytes] = []
+
+    def expired(reply: Reply) -> Reply:
+        if reply.path.startswith("/v1/cas/has"):
+            asked.append(reply.request)
+        if not reply.path.endswith("/mutations"):
+            return reply
+        return reply.with_body(b'{"error": "root_not_found", "message": "it has expired"}', 404)
+
+    kept = f"kept {os.urandom(8).hex()}".encode()
+    (tmp_path / "kept").write_bytes(kept)
+    (tmp_path / "changed").write_text("before")
+    with lying_gateway(expired, gateway) as url:
+        for text in ("before", "after"):
+            (tmp_path / "changed").write_text(text)
+            asked.clear()
+            async with AsyncClient(url) as client:
+                added = await add_folder(client, survey(tmp_path), cache=UploadCache.of(tmp_path, "test"))
+    assert added.root == coregw.hash_tree(tmp_path, attributes="all")
+    assert any(bytes(coregw.Cid(coregw.payload_cid(kept))) in request for request in asked)
 
 
 async def test_a_root_that_does_not_follow_from_few_changes_is_refused(

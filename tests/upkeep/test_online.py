@@ -16,7 +16,7 @@ import pytest
 from coregw import payload_cid
 from coregw._core import Cid
 from coregw.engine import Engine
-from coregw.engine.pages import INCOMPLETE
+from coregw.engine.pages import CHECKING, COMPLETE, INCOMPLETE, WHOLE
 from coregw.engine.records import (
     checkpoint_key,
     decode_record,
@@ -200,6 +200,13 @@ async def test_damaged_rows_are_named_with_what_is_above_them_and_a_repair_notes
         affected = {each.root: each.is_complete for each in found.affected_roots}
         assert affected[damage.damaged_root] is affected[damage.missing_root] is False
         assert {each.root for each in found.affected_records} & {damage.damaged_root, damage.missing_root}
+        whole, *others = (
+            root
+            for root, arcs in truth.roots.items()
+            if damage.payload in arcs.values() and root not in (damage.damaged_root, damage.missing_root)
+        )
+        marks = [(bytes(Cid(whole)), WHOLE), *((bytes(Cid(other)), CHECKING + b"0") for other in others[:1])]
+        await store.put({Table.ROOTS: marks})
 
         result = await repair_online(store, lambda _: None)
         assert result.found.is_sound is result.repaired.is_sound is False
@@ -209,6 +216,7 @@ async def test_damaged_rows_are_named_with_what_is_above_them_and_a_repair_notes
         assert set(result.repaired.incomplete_roots) == {damage.damaged_root, damage.missing_root}
         rows = await store.get(Table.ROOTS, [bytes(Cid(damage.damaged_root)), bytes(Cid(damage.missing_root))])
         assert rows == [INCOMPLETE, INCOMPLETE]
+        assert set(await store.get(Table.ROOTS, [root for root, _ in marks])) == {COMPLETE}
         assert await store.stat_payloads([Cid(damage.payload).multihash]) == [None]
 
 

@@ -71,13 +71,13 @@ async def check_complete(
 
 
 async def forget_whole(store: Store) -> None:
-    """Remove all marks: for a store that may have lost payloads. O(roots)."""
+    """Remove all marks, and those that are about to be made: for a store that may have lost payloads. O(roots)."""
     after = None
     while rows := await store.list_rows(Table.ROOTS, b"", after, _ROWS_AT_ONCE):
         after = rows[-1][0]
         for key, value in rows:
-            if value == WHOLE:
-                await store.compare_and_set(Table.ROOTS, key, WHOLE, COMPLETE)
+            if value == WHOLE or value.startswith(CHECKING):
+                await store.compare_and_set(Table.ROOTS, key, value, COMPLETE)
 
 
 class _ConcurrentChangeError(Exception):
@@ -98,8 +98,14 @@ async def _try(store: Store, driver: Driver, cache: PageCache, cid: Cid, *, rene
         return None
     token = CHECKING + secrets.token_bytes(16)
     await _replace(store, key, row, token)
-    operation = Operation.check_complete(cache, cid, await _whole_base(store, cache, cid))
-    missing = await _find_missing(store, driver, operation, renews=True)
+    base = await _whole_base(store, cache, cid)
+    try:
+        missing = await _find_missing(store, driver, Operation.check_complete(cache, cid, base), renews=True)
+    except StoreDamaged:
+        if base is None:
+            raise
+        # What is damaged may be a page that only the base has.
+        missing = await _find_missing(store, driver, Operation.check_complete(cache, cid), renews=True)
     if missing is None:
         await _replace(store, key, token, WHOLE)
     return missing

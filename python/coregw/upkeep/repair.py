@@ -604,6 +604,8 @@ async def repair_online(store: CollectableStore, report: ProgressCallback) -> Re
         removed = await collection.remove(Stored.PAYLOADS, lost) if lost else []
         if pages:
             await collection.remove(Stored.PAGES, pages)
+    if pages or any(removed):
+        await forget_whole(store)
     notes = [(lost_key(name), b"") for name, is_removed in zip(lost, removed, strict=True) if is_removed]
     if notes:
         await store.put({Table.RECORDS: notes})

@@ -81,7 +81,7 @@ const ENTRIES_AT_ONCE: usize = 64;
 
 /// Which map's arcs are written.
 pub enum LinesOf {
-    /// The folder's map; with the root of its map of attributes, until that is written.
+    /// The folder's map, and the root of its map of attributes.
     Files(Option<Cid>),
     /// The map of attributes.
     Records(Recorded),
@@ -90,6 +90,7 @@ pub enum LinesOf {
 /// The arcs of a folder's map in chunks of lines, the body of `POST /v1/roots`.
 pub struct MapLines {
     which: LinesOf,
+    has_begun: bool,
     next: usize,
     size: usize,
 }
@@ -97,7 +98,7 @@ pub struct MapLines {
 impl MapLines {
     /// All lines, in chunks of about `size` bytes.
     pub fn new(which: LinesOf, size: usize) -> Self {
-        Self { which, next: 0, size }
+        Self { which, has_begun: false, next: 0, size }
     }
 
     /// The next chunk; empty at the end. O(bytes).
@@ -106,16 +107,14 @@ impl MapLines {
     /// [`coregw_core::Error::Input`] if a record is too long.
     pub fn next(&mut self, hashed: &Hashed) -> Result<Vec<u8>> {
         let mut out = Vec::with_capacity(self.size + (16 << 10));
-        if let LinesOf::Files(attributes) = &mut self.which
-            && let Some(root) = attributes.take()
-        {
-            json::write_line(Key::from_text(ATTRIBUTES_PATH)?.as_bytes(), root.as_bytes(), &mut out)?;
-        }
-        if let LinesOf::Records(recorded) = self.which
-            && self.next == 0
-            && let Some(record) = hashed.top_record(recorded)?
-        {
-            json::write_line(Key::from_text(RESERVED_NAME)?.as_bytes(), record.target.as_bytes(), &mut out)?;
+        if !std::mem::replace(&mut self.has_begun, true) {
+            let (path, target) = match self.which {
+                LinesOf::Files(attributes) => (ATTRIBUTES_PATH, attributes),
+                LinesOf::Records(recorded) => (RESERVED_NAME, hashed.top_record(recorded)?.map(|record| record.target)),
+            };
+            if let Some(target) = target {
+                json::write_line(Key::from_text(path)?.as_bytes(), target.as_bytes(), &mut out)?;
+            }
         }
         let count = hashed.survey.entries.count();
         while self.next < count && out.len() < self.size {

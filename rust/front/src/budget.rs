@@ -418,8 +418,7 @@ where
         if whole.len() + piece.len() > limit {
             return Err(Problem::too_large(limit));
         }
-        account.add(piece.len())?;
-        whole.add(piece);
+        whole.add(piece, account)?;
     }
     Ok(whole.take())
 }
@@ -435,7 +434,7 @@ pub(crate) fn declared_length(body: &impl Body, limit: usize) -> Result<usize, P
     Ok(body.size_hint().exact().and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX))
 }
 
-/// Pieces of a body that become one.
+/// Pieces of a body that become one. Their memory is counted in an account.
 pub(crate) struct Pieces {
     /// How many bytes there will be at most.
     most: usize,
@@ -443,39 +442,56 @@ pub(crate) struct Pieces {
     first: Bytes,
     /// All of them, if there are several.
     rest: Vec<u8>,
-    /// Whether as much has arrived once before.
-    is_likely: bool,
+    /// How many bytes are counted.
+    counted: usize,
 }
 
 impl Pieces {
     /// No pieces yet of what may have this many bytes.
     pub(crate) fn new(most: usize) -> Self {
-        Pieces { most, first: Bytes::new(), rest: Vec::new(), is_likely: false }
+        Pieces { most, first: Bytes::new(), rest: Vec::new(), counted: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.first.len() + self.rest.len()
     }
 
-    pub(crate) fn add(&mut self, piece: Bytes) {
-        if self.len() == 0 {
-            self.first = piece;
-            return;
-        }
+    /// Appends a piece.
+    ///
+    /// # Errors
+    /// As [`Account::add`].
+    pub(crate) fn add(&mut self, piece: Bytes, account: &mut Account) -> Result<(), Problem> {
         let length = self.len() + piece.len();
+        account.add(length.saturating_sub(self.counted))?;
+        self.counted = self.counted.max(length);
+        if length == piece.len() && self.rest.capacity() == 0 {
+            self.first = piece;
+            return Ok(());
+        }
         if self.rest.capacity() < length {
             // Twice as much as before, but no more than there will be; not at once, as it may never arrive.
-            let wanted = if self.is_likely { self.most } else { 2 * self.rest.capacity() };
-            let capacity = self.most.min(wanted).max(length);
+            let capacity = self.most.min(2 * self.rest.capacity()).max(length);
             self.rest.reserve_exact(capacity - self.rest.len());
         }
         self.rest.extend_from_slice(&std::mem::take(&mut self.first));
         self.rest.extend_from_slice(&piece);
+        Ok(())
+    }
+
+    /// Makes room for this many bytes in all, which are counted from now on, though they have not arrived.
+    ///
+    /// # Errors
+    /// As [`Account::add`].
+    pub(crate) fn reserve(&mut self, bytes: usize, account: &mut Account) -> Result<(), Problem> {
+        account.add(bytes.saturating_sub(self.counted))?;
+        self.counted = self.counted.max(bytes);
+        self.rest.reserve_exact(bytes.saturating_sub(self.rest.len()));
+        Ok(())
     }
 
     /// The bytes of all pieces, of which there are none then.
     pub(crate) fn take(&mut self) -> Bytes {
-        self.is_likely = self.len() == self.most;
+        self.counted = 0;
         let (first, rest) = (std::mem::take(&mut self.first), std::mem::take(&mut self.rest));
         if rest.is_empty() { first } else { Bytes::from(rest) }
     }

@@ -317,7 +317,8 @@ impl HotRoutes {
         let (limit, mut length) = (self.limits.payload, 0);
         let mut hasher = payload::Hasher::new(codec, function);
         let mut upload = self.writes.begin();
-        let mut chunk = Pieces::new(declared_length(&body, limit)?.min(CHUNK_BYTES));
+        let declared = declared_length(&body, limit)?;
+        let mut chunk = Pieces::new(declared.min(CHUNK_BYTES));
         let mut account = self.budget.account(client);
         while let Some(mut piece) = next_piece(&mut body, &mut account).await? {
             length += piece.len();
@@ -330,14 +331,14 @@ impl HotRoutes {
             }
             // A full chunk is sent only when more bytes follow, so that the last one is never empty.
             while chunk.len() + piece.len() > CHUNK_BYTES {
-                let part = piece.split_to(CHUNK_BYTES - chunk.len());
-                account.add(part.len())?;
-                chunk.add(part);
-                let account = std::mem::replace(&mut account, self.budget.account(client));
-                upload.send(chunk.take(), account).await.map_err(Problem::of_failure)?;
+                chunk.add(piece.split_to(CHUNK_BYTES - chunk.len()), &mut account)?;
+                let account_of_chunk = std::mem::replace(&mut account, self.budget.account(client));
+                upload.send(chunk.take(), account_of_chunk).await.map_err(Problem::of_failure)?;
+                if let Some(left) = declared.checked_sub(length).filter(|_| declared < usize::MAX) {
+                    chunk.reserve(CHUNK_BYTES.min(left + piece.len()), &mut account)?;
+                }
             }
-            account.add(piece.len())?;
-            chunk.add(piece);
+            chunk.add(piece, &mut account)?;
         }
         self.counts.add_body(length);
         let cid = hasher.cid().map_err(Problem::of)?;

@@ -21,7 +21,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 #[path = "support/gateway.rs"]
 mod gateway;
@@ -358,6 +358,25 @@ async fn a_long_payload_is_written_chunk_by_chunk() {
     let body = "x".repeat(2 * CHUNK_BYTES);
     let got = gateway.post("/v1/cas?hash=identity", &body).await;
     assert_eq!(got.outcome(), (413, "too_large".to_owned()), "nothing of it is written");
+}
+
+#[tokio::test]
+async fn a_chunk_that_has_begun_is_counted_whole() {
+    let gateway = start(Stored::default(), Options { is_read_only: false, ..Options::default() }).await;
+    let taken = taking(&gateway, NONE_FAILS);
+    let mut client = TcpStream::connect(gateway.address).await.expect("a connection");
+    let head = format!("POST /v1/cas HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", 3 * CHUNK_BYTES);
+    client.write_all(head.as_bytes()).await.expect("room");
+    client.write_all(&vec![0; CHUNK_BYTES + 1]).await.expect("room");
+    let held = async {
+        while gateway.budget.held() != CHUNK_BYTES {
+            sleep(Duration::from_millis(1)).await; // until the first chunk is written
+        }
+    };
+    timeout(gateway::SOON, held).await.expect("one chunk of which a byte has arrived");
+    drop(client);
+    spawn_blocking(|| taken.join()).await.expect("no panic").expect("no panic");
+    assert_eq!(gateway.budget.held(), 0);
 }
 
 #[tokio::test]

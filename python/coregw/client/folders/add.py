@@ -23,7 +23,6 @@ Whatever is interrupted goes on where it was: payloads that were acknowledged ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -240,11 +239,15 @@ class _Addition:
             return
         if base is not None and changes is None:
             self._has_base = base != self.root and await self._client.is_complete(base)
-        if not self._has_base:
+        if self._has_base:
+            await self._send_records()
+            if base is not None and await self._send_changes(base):
+                return
+        if not self._has_base:  # or not any more
             await self._ask_for_remembered()
             await self._send_batches(self._folder.start_again)
             await self._derive_roots()
-        await self._send_records()
+            await self._send_records()
         await self._send_maps()
 
     async def _in_thread(self, work: Callable[[*Ts], T], *args: *Ts) -> T:
@@ -277,7 +280,10 @@ class _Addition:
             if new == _core.Map({}, self._suite).root:
                 new = None
             self.root = await self._changed(base, _with_attributes(files, old, new))
-        except (Conflict, RootNotFound, TooLarge):  # the cache is wrong, or the root has expired just now
+        except (Conflict, TooLarge):  # the cache is wrong
+            return False
+        except RootNotFound:
+            self._has_base = False  # it has expired just now
             return False
         self.attributes = new
         return True
@@ -331,13 +337,21 @@ class _Addition:
             car, count = found
             await self._client.put_car(car, f"send {count} lists")
 
+    async def _send_changes(self, base: str) -> bool:
+        """Store both maps as changes of those of the last time, which are held; whether that was possible."""
+        if not (changed := await self._changes(base)):
+            return False
+        try:
+            await self._client.apply_changes(changed, "change the map")
+        except (Conflict, TooLarge):  # the cache is wrong
+            return False
+        except RootNotFound:
+            self._has_base = False  # it has expired just now
+            return False
+        return True
+
     async def _send_maps(self) -> None:
-        """Store both maps: as changes of those of the last time, if these are few."""
-        base = self._folder.cached_root
-        if self._has_base and base is not None and (changed := await self._changes(base)):
-            with suppress(Conflict, RootNotFound, TooLarge):  # the cache is wrong, or the root has expired just now
-                await self._client.apply_changes(changed, "change the map")
-                return
+        """Store both maps."""
         folder, recorded, attributes = self._folder, self._recorded, self.attributes
         if attributes is not None:
             lines = lambda size: folder.record_lines(*recorded, size)  # noqa: E731 - as the next one
