@@ -27,7 +27,7 @@ from coregw.store import CHUNK_BYTES, Stored, Table
 from coregw.store.addresses import BucketAddress, masked
 from coregw.store.postgres import PostgresStore, open_store
 from coregw.store.postgres.connections import translated
-from coregw.store.protocol import Guide, Put
+from coregw.store.protocol import Guide, Put, WriteOutcomes
 from network import Proxy, proxy_of
 from postgres_support import new_bucket, new_schema
 from servers import Bucket, Postgres, postgres, unprivileged
@@ -329,7 +329,7 @@ async def test_each_write_of_a_batch_has_an_outcome_and_all_share_a_call(
         pages = 32 + 4 + sum(32 + len(b"page of " + root) for root in (b"new", b"lost")) + 64 + len(b"guidedbelow")
         data = sum(len(name) + len(data) for name, data in payloads[:2])
         assert (await store.usage()).data == sizes - len(b"lost") + pages + data + guide.size
-        assert await store.write([], [], []) == ([], [], [])
+        assert await store.write([], [], []) == WriteOutcomes([], [], [])
 
 
 async def test_a_batch_is_stored_as_far_as_there_is_room_in_calls_of_some_size(
