@@ -95,6 +95,7 @@ async function browses(browser: Browser, base: string): Promise<void> {
   await page.fill("#what", given.root);
   await page.keyboard.press("Enter");
   await page.getByRole("link", { name: "docs/" }).waitFor();
+  await settled(page); // the first entries are shown before the last ones have come
   assert.match(await text(page, "#verified"), /all there are of the map \(listing proof\)/);
   assert.match(await text(page, "#told"), base === given.static ? /static tree/ : /coregw gateway, version/);
   assert.match(await page.locator("tbody").innerText(), /link → readme\.md/);
