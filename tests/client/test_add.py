@@ -202,13 +202,8 @@ async def test_an_unchanged_folder_costs_one_question_and_a_changed_file_few_req
 
 @pytest.mark.parametrize("recorded", [Recorded("none"), Recorded("exec"), Recorded("whole"), Recorded()], ids=str)
 async def test_the_roots_of_few_changes_of_many_files_are_derived_from_proofs(
-    gateway: str,
-    tmp_path: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
-    recorded: Recorded,
+    gateway: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: Recorded
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setattr("coregw.client.folders.add._MIN_PROVEN_FILES", 0)
     requests: list[str] = []
 
@@ -258,10 +253,31 @@ async def test_the_roots_of_few_changes_of_many_files_are_derived_from_proofs(
 
 
 @pytest.mark.parametrize("least", [0, 1 << 30], ids=["proven", "derived"])
-async def test_if_the_last_root_expires_meanwhile_it_is_asked_which_payloads_are_held(
-    gateway: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, least: int
+async def test_a_folder_that_is_added_without_attributes_after_it_had_some_is_one_change(
+    gateway: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setattr("coregw.client.folders.add._MIN_PROVEN_FILES", least)
+    requests: list[str] = []
+
+    def note(reply: Reply) -> Reply:
+        requests.append(reply.path.rpartition("/")[2])
+        return reply
+
+    (tmp_path / "file").write_bytes(os.urandom(8))
+    with lying_gateway(note, gateway) as url:
+        for level in ("all", "none"):
+            requests.clear()
+            async with AsyncClient(url) as client:
+                cache = UploadCache.of(tmp_path, "test")
+                added = await add_folder(client, survey(tmp_path), cache=cache, recorded=Recorded(level))
+    assert added.root == coregw.hash_tree(tmp_path, attributes="none")
+    assert [each for each in requests if each not in ("complete", "has")] == ["mutations"]
+
+
+@pytest.mark.parametrize("least", [0, 1 << 30], ids=["proven", "derived"])
+async def test_if_the_last_root_expires_meanwhile_it_is_asked_which_payloads_are_held(
+    gateway: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int
+) -> None:
     monkeypatch.setattr("coregw.client.folders.add._MIN_PROVEN_FILES", least)
     asked: list[bytes] = []
 
@@ -286,9 +302,8 @@ async def test_if_the_last_root_expires_meanwhile_it_is_asked_which_payloads_are
 
 
 async def test_a_root_that_does_not_follow_from_few_changes_is_refused(
-    gateway: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    gateway: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setattr("coregw.client.folders.add._MIN_PROVEN_FILES", 0)
     other = coregw.Map({"a": coregw.payload_cid(b"other")}).root
 
@@ -358,9 +373,8 @@ async def test_for_each_of_no_items_does_nothing() -> None:
 
 
 async def test_both_clients_add_what_the_command_adds(
-    gateway: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    gateway: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     (tmp_path / "large").write_bytes(BIG + b"1")
     (tmp_path / "small").write_bytes(b"s")
     counts: list[int] = []

@@ -227,21 +227,22 @@ class _Addition:
     async def run(self) -> None:
         """Send what the gateway lacks."""
         await self._send_batches(self._folder.start)
-        base, changes = self._folder.cached_root, await self._few_changes()
-        if base is not None and changes is not None:
+        base, changes = self._folder.cached_root, await self._find_changes()
+        few = changes if changes is not None and self._are_few(*changes) else None
+        if base is not None and few is not None:
             self._has_base = await self._client.is_complete(base)
-            if self._has_base and await self._change_maps(base, *changes):
+            if self._has_base and await self._change_maps(base, *few):
                 return
         await self._derive_roots()
         # If a payload was missing, so is the root, or parts of what is below it.
-        is_known = changes is not None and base == self.root
+        is_known = few is not None and base == self.root
         if not (self.sent or is_known) and await self._client.is_complete(self.root):
             return
-        if base is not None and changes is None:
+        if base is not None and few is None:
             self._has_base = base != self.root and await self._client.is_complete(base)
         if self._has_base:
             await self._send_records()
-            if base is not None and await self._send_changes(base):
+            if base is not None and changes is not None and await self._send_changes(base, *changes):
                 return
         if not self._has_base:  # or not any more
             await self._ask_for_remembered()
@@ -253,20 +254,25 @@ class _Addition:
     async def _in_thread(self, work: Callable[[*Ts], T], *args: *Ts) -> T:
         return await in_thread(work, *args, stop=self._folder.stop)
 
-    async def _few_changes(self) -> tuple[list[Change], list[Change]] | None:
-        """The changes since the last time, if there are none, or few of many files."""
-        is_large = self._folder.totals()[0] >= _MIN_PROVEN_FILES
-        return await self._find_changes(_MAX_PROVEN_CHANGES if is_large else 0)
-
-    async def _find_changes(self, most: int) -> tuple[list[Change], list[Change]] | None:
-        """The changes of the folder's map, and of its attributes, since the last time; None if there are more."""
-        if self._recorded[0] == "none" and self._folder.cached_attributes is not None:
+    async def _find_changes(self) -> tuple[list[Change], list[Change]] | None:
+        """The changes of the folder's map, and of its attributes, since the last time; None if these are not few."""
+        if self._folder.cached_root is None:
             return None
+        most = min(_MAX_CHANGES, max(_MIN_CHANGES, self._folder.totals()[0] // 4))
         found = await self._in_thread(self._folder.changes, *self._recorded, most)
         if found is None:
             return None
         files, records = found
         return [_change(*each) for each in files], [_change(*each) for each in records]
+
+    def _are_few(self, files: list[Change], records: list[Change]) -> bool:
+        """Whether nothing has changed, or little compared with hashing all entries."""
+        count = len(files) + len(records) + self._drops_attributes()
+        return count == 0 or (count <= _MAX_PROVEN_CHANGES and self._folder.totals()[0] >= _MIN_PROVEN_FILES)
+
+    def _drops_attributes(self) -> bool:
+        """Whether the map of attributes of the last time has no successor, since none are recorded."""
+        return self._recorded[0] == "none" and self._folder.cached_attributes is not None
 
     async def _change_maps(self, base: str, files: list[Change], records: list[Change]) -> bool:
         """Change the maps of the last time, which are held, and derive the roots; False if that is not possible."""
@@ -276,7 +282,7 @@ class _Addition:
         if files or records:
             await self._send_records()
         try:
-            new = None if old is None else await self._changed(old, records)
+            new = None if old is None or self._drops_attributes() else await self._changed(old, records)
             if new == _core.Map({}, self._suite).root:
                 new = None
             self.root = await self._changed(base, _with_attributes(files, old, new))
@@ -337,9 +343,16 @@ class _Addition:
             car, count = found
             await self._client.put_car(car, f"send {count} lists")
 
-    async def _send_changes(self, base: str) -> bool:
+    async def _send_changes(self, base: str, files: list[Change], records: list[Change]) -> bool:
         """Store both maps as changes of those of the last time, which are held; whether that was possible."""
-        if not (changed := await self._changes(base)):
+        old, new = self._folder.cached_attributes, self.attributes
+        if new is None:
+            records = []
+        elif records and old is None:
+            return False
+        maps = ((old, records, new), (base, _with_attributes(files, old, new), self.root))
+        changed = [Changes(root, "map", changes, result) for root, changes, result in maps if root and changes]
+        if not changed:
             return False
         try:
             await self._client.apply_changes(changed, "change the map")
@@ -357,20 +370,6 @@ class _Addition:
             lines = lambda size: folder.record_lines(*recorded, size)  # noqa: E731 - as the next one
             await self._client.build_lines(lines, attributes, self._suite)
         await self._client.build_lines(lambda size: folder.file_lines(attributes, size), self.root, self._suite)
-
-    async def _changes(self, base: str) -> list[Changes]:
-        """The changes from the maps of the last time, attributes first; none if the maps themselves are shorter."""
-        old, new = self._folder.cached_attributes, self.attributes
-        found = await self._find_changes(min(_MAX_CHANGES, max(_MIN_CHANGES, self._folder.totals()[0] // 4)))
-        if found is None:
-            return []
-        files, records = found
-        if new is None:
-            records = []
-        elif records and old is None:
-            return []
-        changed = ((old, records, new), (base, _with_attributes(files, old, new), self.root))
-        return [Changes(root, "map", changes, result) for root, changes, result in changed if root and changes]
 
 
 def _with_attributes(files: list[Change], before: str | None, after: str | None) -> list[Change]:
