@@ -13,7 +13,7 @@ from coregw._core import PayloadChunk
 from coregw.errors import RootNotFound, StorageFull, StoreDamaged, Unavailable
 from coregw.store import CHUNK_BYTES, Table
 from coregw.store.collection import Stored
-from coregw.store.protocol import Put
+from coregw.store.protocol import Put, WriteOutcomes
 from coregw.store.rocksdb import RocksStore, open_store
 from coregw.store.rocksdb.layout import Family
 from rocksdb_support import (
@@ -342,14 +342,24 @@ def chunks_of(number: int, data: bytes = LONG) -> list[PayloadChunk]:
     ]
 
 
+def chunk_writer(store: RocksStore) -> Callable[..., Awaitable[WriteOutcomes]]:
+    """Return what writes chunks, and drops uploads by their numbers, from a thread."""
+    calls = store.thread_calls()
+
+    async def write(*chunks: PayloadChunk, dropped: Sequence[int] = ()) -> WriteOutcomes:
+        return await asyncio.to_thread(calls.write, [], [], [], chunks, dropped)
+
+    return write
+
+
 async def test_a_payload_is_stored_with_its_last_chunk_and_its_upload_is_over(store: RocksStore) -> None:
-    write = store.thread_calls().write
+    write = chunk_writer(store)
     for parts in zip(chunks_of(7), chunks_of(8), strict=True):  # the same payload, twice
         assert await store.stat_payloads([multihash_of(LONG)]) == [None]
-        outcomes = await asyncio.to_thread(write, [], [], [], parts)
+        outcomes = await write(*parts)
         assert outcomes.chunks == [None, None]
     assert await read(store, multihash_of(LONG)) == LONG
-    await asyncio.to_thread(write, [], [], [], [], [7, 8, 9])
+    await write(dropped=[7, 8, 9])
     assert await assert_payloads_are_whole(store) == 1
 
 
@@ -369,11 +379,11 @@ async def test_chunks_share_a_sync_with_other_writes_and_need_none_before_the_la
 
 @pytest.mark.parametrize("written", [1, 2, 3])
 async def test_a_dropped_upload_leaves_nothing_unless_its_payload_is_stored(store: RocksStore, written: int) -> None:
-    write = store.thread_calls().write
+    write = chunk_writer(store)
     *parts, last = chunks_of(1)[:written]
     for part in parts:
-        await asyncio.to_thread(write, [], [], [], [part])
-    await asyncio.to_thread(write, [], [], [], [last], [1])  # its client has left
+        await write(part)
+    await write(last, dropped=[1])  # its client has left
     assert await assert_payloads_are_whole(store) == (written == 3)
 
 
@@ -394,18 +404,18 @@ async def test_a_chunk_that_finds_no_room_says_so_and_its_upload_can_be_dropped(
 async def test_chunks_of_an_upload_that_began_before_the_store_was_reopened_are_refused(
     store: RocksStore, database: ControlledDatabase
 ) -> None:
-    write = store.thread_calls().write
+    write = chunk_writer(store)
     first, second, last = chunks_of(1)
-    await asyncio.to_thread(write, [], [], [], [first])
+    await write(first)
     database.error = Unavailable("a failed sync")
     with pytest.raises(Unavailable):
         await put_roots(store, [b"root"])
     database.error = None
     await writes_resumed(store)
     for part in (second, last):
-        outcomes = await asyncio.to_thread(write, [], [], [], [part])
+        outcomes = await write(part)
         assert [type(each) for each in outcomes.chunks] == [Unavailable]
-    await asyncio.to_thread(write, [], [], [], [], [1])
+    await write(dropped=[1])
     for part in chunks_of(2):
-        assert (await asyncio.to_thread(write, [], [], [], [part])).chunks == [None]
+        assert (await write(part)).chunks == [None]
     assert await assert_payloads_are_whole(store) == 1

@@ -489,7 +489,7 @@ impl Pieces {
         Ok(())
     }
 
-    /// The bytes of all pieces, of which there are none then.
+    /// Returns the bytes of all pieces, and forgets them.
     pub(crate) fn take(&mut self) -> Bytes {
         self.counted = 0;
         let (first, rest) = (std::mem::take(&mut self.first), std::mem::take(&mut self.rest));

@@ -123,7 +123,7 @@ class Limits:
     """Small payloads. A sixteenth of that memory."""
 
     change_bytes: int
-    """Root creations, imports and mutations in progress. Half of four sixteenths: each may take twice as much."""
+    """Root creations, imports and mutations in progress. Two sixteenths, as each may take twice as much."""
 
     buffered_bytes: int
     """Request bodies that the application reads. Two sixteenths of that memory."""

@@ -46,7 +46,9 @@ fn is_noted(number: u64) -> bool {
 const MAX_FIXED_LISTS: usize = 1024;
 
 /// The maximum number of roots of which it is known what they were made of.
-const MAX_BASES: usize = 4096;
+const MAX_CHANGED_ROOTS: usize = 4096;
+/// How many bases of a root are returned at most.
+const MAX_BASES: usize = 16;
 
 /// Cache of a store: parsed pages by digest, bounded in bytes, roots that the store holds, lists that are fixed, and which
 /// trees were made of which.
@@ -78,7 +80,7 @@ impl PageCache {
             held: Cache::new(max_roots),
             generation: AtomicU64::new(0),
             fixed: Cache::new(MAX_FIXED_LISTS),
-            bases: Cache::new(MAX_BASES),
+            bases: Cache::new(MAX_CHANGED_ROOTS),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         }
@@ -124,9 +126,9 @@ impl PageCache {
         self.bases.insert(root, base);
     }
 
-    /// What a tree is known to be made of: its base, the base of that, and so on, at most `most`. O(most).
-    pub fn bases(&self, root: &RootCid, most: usize) -> Vec<RootCid> {
-        std::iter::successors(self.bases.get(root), |base| self.bases.get(base)).take(most).collect()
+    /// What a tree is known to be made of: its base, the base of that, and so on, at most 16. O(1).
+    pub fn bases(&self, root: &RootCid) -> Vec<RootCid> {
+        std::iter::successors(self.bases.get(root), |base| self.bases.get(base)).take(MAX_BASES).collect()
     }
 
     /// The maximum size, in bytes.

@@ -10,9 +10,6 @@ use crate::cid::{Cid, CidLike};
 use crate::convert::BytesLike;
 use crate::errors::{call, invalid};
 
-/// How many bases `PageCache.bases` returns at most.
-const MAX_BASES: usize = 16;
-
 /// What is known about one store: parsed pages by digest, and roots that it holds. Threads share it without the GIL.
 ///
 /// Args:
@@ -70,7 +67,7 @@ impl PageCache {
     /// Raises:
     ///     InvalidInput: If the CID is not a root.
     fn bases(&self, root: CidLike) -> PyResult<Vec<Cid>> {
-        Ok(self.0.bases(&root_of(&root)?, MAX_BASES).into_iter().map(|base| Cid(base.cid())).collect())
+        Ok(self.0.bases(&root_of(&root)?).into_iter().map(|base| Cid(base.cid())).collect())
     }
 
     /// Bound of the memory for pages, in bytes.
