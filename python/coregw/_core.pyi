@@ -1571,6 +1571,33 @@ def page_guides(pages: Sequence[tuple[Buffer, Buffer]]) -> list[tuple[bytes, lis
     []
     """
 
+def apply_difference(difference: Buffer, page: Buffer) -> bytes | None:
+    """Return the page that a difference makes of the page that it is a difference to, whose digest is its first 32 bytes.
+
+    O(bytes). The digest of the result is not checked.
+
+    Returns:
+        The page; None if the difference is malformed, or to another page.
+
+    >>> apply_difference(bytes(32) + bytes([4, 8, 3]) + b"new", b"The old page")
+    b'The new'
+    """
+
+def join_differences(first: Buffer, second: Buffer, size: int) -> bytes | None:
+    """Return the difference that makes of one page what two differences make of it, one after the other. O(bytes).
+
+    Args:
+        first: A difference.
+        second: A difference to the page that the first one makes.
+        size: The size in bytes of the page that both make.
+
+    Returns:
+        The difference; None if one is malformed, or if the page itself is preferable: it takes more than an eighth of it.
+
+    >>> join_differences(bytes(32) + bytes([1, 1, 1]) + b"x", bytes(32) + bytes([2, 1, 1]) + b"y", 400)[32:]
+    b'\\x01\\x02\\x02xy'
+    """
+
 class ReadOutcome(NamedTuple):
     """What a verified read proves: a key, an element or a range (protocol section 5, *read*)."""
 
@@ -1770,8 +1797,13 @@ class Need:
     def payloads(self) -> list[tuple[int, int]] | None:
         """The (start, end) of blocks (CID and data) of the CAR: store their payloads, then call `poll`; or None."""
     @property
-    def store(self) -> tuple[list[tuple[bytes, bytes]], list[bytes], list[bytes]] | None:
-        """(digest, page) pairs, then roots, to store durably if further roots are held; then call `poll`; or None."""
+    def store(
+        self,
+    ) -> tuple[list[tuple[bytes, bytes]], list[bytes], list[bytes], list[tuple[bytes, bytes]]] | None:
+        """(digest, page) pairs, then roots, to store durably if further roots are held; then call `poll`; or None.
+
+        The last item has differences of some of the pages, by digest, which may be stored instead (`apply_difference`).
+        """
 
 @final
 class Operation:
@@ -2337,6 +2369,8 @@ class NewTrees(NamedTuple):
 
     pages: list[tuple[bytes, bytes]]
     """Digests and pages."""
+    differences: list[tuple[bytes, bytes]]
+    """Digests of some of the pages, and their differences to others; see `apply_difference`."""
     roots: list[bytes]
     """Binary CIDs of roots that are held from then on; without any, the pages need not be durable."""
     requires: list[bytes]

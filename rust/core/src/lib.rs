@@ -51,6 +51,7 @@ pub use interrupt::Interrupt;
 pub use key::{Key, PathKeys, Segments, Window};
 pub use key_list::{KeyList, Keys, MAX_KEYS};
 pub use page::cache::{PageCache, PageSource};
+pub use page::difference::PageDifference;
 pub use page::format::{EncodedPage, InnerPage, MAX_PAGE, Page, inner_pages};
 pub use proof::query::{Answer, Ask, DiffQuery, Element, Query};
 pub use proof::verify;

@@ -498,9 +498,9 @@ impl<'a> Change<'a> {
                 let is_complete = |(root, is_held): (&RootCid, bool)| is_held && !self.incomplete.contains(root);
                 operation.supply_roots(roots.iter().zip(held).map(is_complete).collect()).map_err(Problem::of)
             }
-            Need::Store { pages, roots, requires } => {
+            Need::Store { pages, differences, roots, requires } => {
                 self.deadline = None;
-                self.store(NewTrees { pages, roots, requires, since: self.since }).await
+                self.store(NewTrees { pages, differences, roots, requires, since: self.since }).await
             }
             need => self.in_time(self.driver.meet(operation, need)).await,
         }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use coregw_core::{Digest, RootCid};
+use coregw_core::{Digest, PageDifference, RootCid};
 
 use crate::batch::{Failure, Home, Multihash, Reply, ReplyTo, closed, reply};
 use crate::budget::Account;
@@ -67,6 +67,8 @@ pub struct PayloadChunk {
 pub struct NewTrees {
     /// Pages by digest.
     pub pages: Vec<(Digest, Vec<u8>)>,
+    /// Differences of some of the pages to others, by digest, which a store may keep instead.
+    pub differences: Vec<(Digest, PageDifference)>,
     /// Roots that are held from then on; without any, the pages need not be durable.
     pub roots: Vec<RootCid>,
     /// Roots that must be held: their trees have pages that the new ones share.

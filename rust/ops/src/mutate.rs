@@ -7,7 +7,8 @@ use base64_simd::STANDARD as BASE64;
 use coregw_core::verify::WIDE_PROOF_LIMIT;
 use coregw_core::{Answer, Ask, Query};
 use coregw_core::{
-    Cid, Digest, EncodedPage, Error, InputCode, Kind, Page, PageCache, PageSource, Result, RootCid, Suite,
+    Cid, Digest, EncodedPage, Error, InputCode, Kind, Page, PageCache, PageDifference, PageSource, Result, RootCid,
+    Suite,
 };
 use serde::Deserialize;
 
@@ -15,7 +16,7 @@ use crate::fixed_list::check_sizes;
 use crate::json::{self, objects};
 use crate::message::delta::{Delta, DeltaMessage, DeltaReceipt, Object, Receipt, base_root, deltas, read_all};
 use crate::message::{self, Int};
-use crate::run::Operation;
+use crate::run::{NewPages, Operation};
 use crate::trees::Trees;
 
 #[derive(Debug, Deserialize)]
@@ -119,7 +120,8 @@ impl Mutation {
         match delta.object(&self.current)? {
             Object::Empty(tree) => {
                 let root = tree.root();
-                self.made.add(tree.pages().map(|page| (Arc::clone(&page), page.to_bytes())));
+                let whole = |page: Arc<Page>| EncodedPage { bytes: page.to_bytes(), page, difference: None };
+                self.made.add(tree.pages().map(whole));
                 Ok(root)
             }
             Object::Existing(root) => {
@@ -191,6 +193,7 @@ struct MadePage {
     kind: Kind,
     suite: Suite,
     bytes: Vec<u8>,
+    difference: Option<PageDifference>,
     parsed: Option<Arc<Page>>,
 }
 
@@ -203,11 +206,18 @@ impl MadePages {
     /// Adds pages, with their encodings.
     fn add(&self, pages: impl IntoIterator<Item = EncodedPage>) {
         let mut made = self.lock();
-        for (page, bytes) in pages {
+        for EncodedPage { page, bytes, difference } in pages {
             let (digest, kind, suite) = (page.digest(), page.kind, page.suite);
+            // A page that this mutation has made may be a difference itself.
+            let difference = difference
+                .map(|next| match made.pages.get(&next.base()).and_then(|base| base.difference.as_ref()) {
+                    Some(first) => first.join(&next),
+                    None => next,
+                })
+                .filter(|difference| difference.base() != digest && difference.is_short(bytes.len()));
             made.parsed_bytes += page.memory();
             let parsed = (made.parsed_bytes <= MAX_PARSED_BYTES).then_some(page);
-            made.pages.insert(digest, MadePage { kind, suite, bytes, parsed });
+            made.pages.insert(digest, MadePage { kind, suite, bytes, difference, parsed });
         }
     }
 
@@ -222,9 +232,14 @@ impl MadePages {
     }
 
     /// The pages to store. None are left.
-    fn take(&self) -> Vec<(Digest, Vec<u8>)> {
+    fn take(&self) -> NewPages {
         let made = std::mem::take(&mut *self.lock());
-        made.pages.into_iter().map(|(digest, page)| (digest, page.bytes)).collect()
+        let mut new = NewPages::default();
+        for (digest, page) in made.pages {
+            new.differences.extend(page.difference.map(|difference| (digest, difference)));
+            new.pages.push((digest, page.bytes));
+        }
+        new
     }
 }
 

@@ -1,13 +1,13 @@
 //! Stored trees as an operation reads them: from the cache, and where that lacks something, by waiting for it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use coregw_core::{
     Answer, Ask, Digest, Error, Interrupt, Missing, Page, PageCache, PageSource, Query, Result, RootCid,
 };
 
-use crate::run::{Lookahead, Slot, WantedPage};
+use crate::run::{Lookahead, NewPages, Slot, WantedPage};
 
 /// The trees of one store.
 #[derive(Clone)]
@@ -152,13 +152,9 @@ impl Trees {
     }
 
     /// As [`Trees::store`], unless all of `roots` are held, whose pages are stored already: then these are renewed.
-    pub(crate) async fn store_unless_held(
-        &self,
-        pages: Vec<(Digest, Vec<u8>)>,
-        roots: &[RootCid],
-        requires: &[RootCid],
-    ) {
-        let is_judged = self.slot.stores_unless_held() && bytes_of(&pages) <= MAX_STORE_BYTES;
+    pub(crate) async fn store_unless_held(&self, pages: impl Into<NewPages>, roots: &[RootCid], requires: &[RootCid]) {
+        let pages = pages.into();
+        let is_judged = self.slot.stores_unless_held() && bytes_of(&pages.pages) <= MAX_STORE_BYTES;
         if is_judged || self.first_not_held(roots).await.is_some() || !self.are_renewed(roots).await {
             self.store(pages, roots, requires).await;
         }
@@ -168,21 +164,24 @@ impl Trees {
     ///
     /// The last pages are stored together with the records, so that a small change is one write. The trees share pages
     /// with those of `requires`.
-    pub(crate) async fn store(&self, pages: Vec<(Digest, Vec<u8>)>, roots: &[RootCid], requires: &[RootCid]) {
-        let (mut batch, mut bytes) = (Vec::new(), 0);
+    pub(crate) async fn store(&self, pages: impl Into<NewPages>, roots: &[RootCid], requires: &[RootCid]) {
+        let NewPages { pages, differences } = pages.into();
+        let mut differences: BTreeMap<_, _> = differences.into_iter().collect();
+        let (mut batch, mut bytes) = (NewPages::default(), 0);
         for page in pages {
             bytes += page.1.len();
-            if bytes > MAX_STORE_BYTES && !batch.is_empty() {
+            if bytes > MAX_STORE_BYTES && !batch.pages.is_empty() {
                 self.slot.store(std::mem::take(&mut batch), Vec::new(), Vec::new()).await;
                 bytes = page.1.len();
             }
-            batch.push(page);
+            batch.differences.extend(differences.remove_entry(&page.0));
+            batch.pages.push(page);
         }
         self.record(batch, roots, requires).await;
     }
 
     /// Waits until the last pages, then the records of `roots`, are stored, while `requires` are held.
-    pub(crate) async fn record(&self, last_pages: Vec<(Digest, Vec<u8>)>, roots: &[RootCid], requires: &[RootCid]) {
+    pub(crate) async fn record(&self, last_pages: impl Into<NewPages>, roots: &[RootCid], requires: &[RootCid]) {
         let generation = self.cache.generation();
         self.slot.store(last_pages, roots.to_vec(), requires.to_vec()).await;
         roots.iter().for_each(|root| self.cache.remember(*root, generation));

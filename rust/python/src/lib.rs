@@ -56,7 +56,7 @@ mod _core {
         CarReader, block_cid, block_head, block_heads, car_header, payload_car_header, read_varint,
     };
     #[pymodule_export]
-    use crate::engine::links::{KeyFilter, page_guides, page_links};
+    use crate::engine::links::{KeyFilter, apply_difference, join_differences, page_guides, page_links};
     #[pymodule_export]
     use crate::engine::need::Need;
     #[pymodule_export]

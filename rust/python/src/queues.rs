@@ -12,6 +12,7 @@ use pyo3::types::PyBytes;
 
 use crate::convert::{BytesLike, Items};
 use crate::engine::cache::{PageCache, root_bytes};
+use crate::engine::need::differences;
 use crate::errors::{guarded, refused};
 use crate::tuples;
 
@@ -191,7 +192,9 @@ impl StoreWrites {
         let trees = batch.trees.iter().map(|each| {
             let page = |(digest, page): &(Digest, Vec<u8>)| (PyBytes::new(py, &digest.0), PyBytes::new(py, page));
             let pages: Vec<_> = each.pages.iter().map(page).collect();
-            tuples::NEW_TREES.instance(py, (pages, all(&each.roots), all(&each.requires), each.since))
+            let differences = differences(py, &each.differences);
+            let (roots, requires) = (all(&each.roots), all(&each.requires));
+            tuples::NEW_TREES.instance(py, (pages, differences, roots, requires, each.since))
         });
         let trees = trees.collect::<PyResult<Vec<_>>>()?;
         let renewals: Vec<_> = batch.renewals.iter().map(|roots| all(roots)).collect();

@@ -302,6 +302,7 @@ pub static NEW_TREES: NamedTuple = NamedTuple::new(
     "Pages and roots that are stored together or not at all. If all roots are held, they are dated instead.",
     &[
         ("pages", "Digests and pages."),
+        ("differences", "Digests of some of the pages, and their differences to others; see `apply_difference`."),
         ("roots", "Binary CIDs of roots that are held from then on; without any, the pages need not be durable."),
         ("requires", "Binary CIDs of roots that must be held, since the trees share pages with theirs."),
         ("since", "What the first write of the same change returned; None if this is the first."),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::bits::{PathBuffer, Side};
 use crate::id::cid::Kind;
 use crate::interrupt::{Attempt, Failure, Interrupt};
+use crate::page::difference::PageDifference;
 use crate::page::format::{EncodedPage, Page};
 use crate::page::partial::{MAX_MISSING_PAGES, PartialTree};
 use crate::tree::arena::{Arena, FRESH, KEEP_LEFT, KEEP_RIGHT, Node, NodeId, PAGE_TOP, SHOWN, State, Tail};
@@ -57,13 +58,17 @@ impl PartialTree {
                     false => break,
                 }
             }
+            let old = draft.most_copied().map(|page| Arc::clone(&self.pages[page as usize]));
             self.undo_loads();
             drafting.tops[drafting.done].prefix = Vec::new();
             drafting.done += 1;
             let page = Page::linking(self.kind, self.suite, draft.arena.exact()); // a cache may keep it
             let encoded = page.to_bytes();
             bytes += encoded.len();
-            pages.push((Arc::new(page), encoded));
+            let difference = old
+                .map(|old| PageDifference::between(&old.digest(), &old.to_bytes(), &encoded))
+                .filter(|difference| difference.is_short(encoded.len()));
+            pages.push(EncodedPage { page: Arc::new(page), bytes: encoded, difference });
         }
         Ok(pages)
     }
@@ -142,7 +147,9 @@ impl PartialTree {
             if let (true, true, Some((parent, _, side)), State::Remote { page, node }) =
                 (kept, is_unchanged, parent, self.state(id))
             {
+                let before = draft.arena.nodes.len();
                 draft.copy(&self.pages[page as usize].arena, page, node, (parent, side));
+                draft.note_copied(page, draft.arena.nodes.len() - before);
                 continue;
             }
             if let Some((_, bit, side)) = parent {
@@ -304,6 +311,8 @@ pub(crate) struct Draft {
     rest: Vec<PendingCopy>,
     /// Nodes of a page that are to be copied with what is below them, and their parents in the draft.
     below: Vec<(NodeId, (NodeId, Side))>,
+    /// How many nodes were copied of each page, of few pages.
+    copied: Vec<(u32, usize)>,
 }
 
 impl Draft {
@@ -330,6 +339,19 @@ impl Draft {
                 self.below.extend([(right, (there, Side::Right)), (left, (there, Side::Left))]);
             }
         }
+    }
+
+    fn note_copied(&mut self, page: u32, nodes: usize) {
+        match self.copied.iter_mut().find(|(other, _)| *other == page) {
+            Some((_, count)) => *count += nodes,
+            None => self.copied.push((page, nodes)),
+        }
+    }
+
+    /// The page of which most nodes were copied, if these are at least half of the draft: it is a version of that page.
+    fn most_copied(&self) -> Option<u32> {
+        let (page, nodes) = self.copied.iter().max_by_key(|(_, nodes)| *nodes)?;
+        (nodes * 2 >= self.arena.nodes.len()).then_some(*page)
     }
 
     /// Makes a node the child of another one.

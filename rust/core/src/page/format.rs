@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::id::cid::{Kind, RootCid};
 use crate::id::suite::{Digest, Suite};
 use crate::interrupt::Fault;
+use crate::page::difference::PageDifference;
 use crate::page::links::Links;
 use crate::tree::arena::{Arena, NodeId, State};
 use crate::tree::node::{Encoding, ListInner, ListLeaf, MapInner, MapLeaf, Tag};
@@ -37,7 +38,15 @@ pub struct Page {
 }
 
 /// A page, and its encoding for a store.
-pub type EncodedPage = (Arc<Page>, Vec<u8>);
+#[derive(Debug)]
+pub struct EncodedPage {
+    /// The page.
+    pub page: Arc<Page>,
+    /// Its encoding.
+    pub bytes: Vec<u8>,
+    /// Its difference to an existing page, if it was made by a change of one.
+    pub difference: Option<PageDifference>,
+}
 
 /// The trees that a page may belong to.
 const TREES: [(Kind, Suite); 4] = [

@@ -2,6 +2,7 @@
 
 pub(crate) mod cache;
 mod change;
+pub(crate) mod difference;
 pub(crate) mod draft;
 pub(crate) mod format;
 pub(crate) mod held;

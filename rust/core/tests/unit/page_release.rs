@@ -10,7 +10,7 @@ use crate::id::suite::{Digest, Suite};
 use crate::interrupt::Interrupt;
 use crate::key::Key;
 use crate::page::cache::PageSource;
-use crate::page::format::Page;
+use crate::page::format::{EncodedPage, Page};
 use crate::proof::query::{Answer, Ask, Query};
 use crate::query::arcs::Arcs;
 use crate::query::changes::{ListChange, ListChanges, MapChange, MapChanges};
@@ -33,6 +33,8 @@ struct Changed {
     digest: Digest,
     proof: Vec<u8>,
     pages: BTreeMap<Digest, Vec<u8>>,
+    /// How many of these are no short differences to pages that were there.
+    whole: usize,
     held_bytes: usize,
 }
 
@@ -42,7 +44,7 @@ fn change(root: &RootCid, stored: &Stored, ask: Ask, budget: u64, max_held_bytes
     let held_bytes = || stored.values().filter(held).map(|page| page.memory()).sum::<usize>();
     let mut query = Query::open(root, Arc::new(Shelf(shelf)), ask);
     query.hold_at_most(max_held_bytes);
-    let (mut pages, mut most) = (BTreeMap::new(), 0);
+    let (mut pages, mut most, mut whole) = (BTreeMap::new(), 0, 0);
     let mut meet = |query: &mut Query, interrupt| {
         most = most.max(held_bytes());
         match interrupt {
@@ -61,15 +63,25 @@ fn change(root: &RootCid, stored: &Stored, ask: Ask, budget: u64, max_held_bytes
     loop {
         match query.new_pages() {
             Ok(new) if new.is_empty() => break,
-            Ok(new) => pages.extend(new.into_iter().map(|(page, bytes)| {
-                check_is_as_read(&page, &bytes);
-                (page.digest(), bytes)
+            Ok(new) => pages.extend(new.into_iter().map(|new| {
+                check_is_as_read(&new.page, &new.bytes);
+                check_difference(&new, stored);
+                whole += usize::from(new.difference.is_none());
+                (new.page.digest(), new.bytes)
             })),
             Err(interrupt) => meet(&mut query, interrupt),
         }
     }
     let held_bytes = most.max(held_bytes());
-    Changed { digest, proof: query.proof(), pages, held_bytes }
+    Changed { digest, proof: query.proof(), pages, whole, held_bytes }
+}
+
+/// Checks that a new page is what its difference makes of a stored one.
+fn check_difference(new: &EncodedPage, stored: &Stored) {
+    if let Some(difference) = &new.difference {
+        let base = stored[&difference.base()].to_bytes();
+        assert_eq!(difference.apply(&base).as_ref(), Some(&new.bytes));
+    }
 }
 
 /// Checks that a new page is as the one that is read from its encoding: a cache may keep it instead.
@@ -169,6 +181,19 @@ proptest! {
             let all = replaced.clone().chain(rest).collect();
             check(&before, &Ask::ChangeList(ListChanges::new(all).expect("changes")));
         }
+    }
+}
+
+#[test]
+fn one_change_makes_short_differences_of_all_long_pages_on_its_path() {
+    let hex = |i: usize| Suite::Blake3.digest(&i.to_be_bytes()).to_string()[..24].to_owned();
+    let before = map((0..20_000).map(hex));
+    let stored = stored(&before);
+    for (path, is_there) in [(hex(7), true), (hex(20_001), false)] {
+        let ask = changes([(path, is_there, true)]);
+        let changed = change(&before.root(), &stored, ask, u64::MAX, usize::MAX, Stored::new());
+        let long = changed.pages.values().filter(|page| page.len() > 1000).count();
+        assert_eq!((changed.pages.len(), long, changed.whole), (3, 2, 1));
     }
 }
 

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use coregw_core::{Cid, Digest, Error, InputCode, Page, Result, RootCid};
+use coregw_core::{Cid, Digest, Error, InputCode, Page, PageDifference, Result, RootCid};
 
 pub use need::{Lookahead, Need, WantedPage};
 
@@ -72,6 +72,19 @@ struct SlotState {
     held: Vec<bool>,
     bytes: Vec<u8>,
     lookahead: Vec<Lookahead>,
+}
+
+/// Pages to store, by digest, and the differences of some of them to others.
+#[derive(Default)]
+pub(crate) struct NewPages {
+    pub(crate) pages: Vec<(Digest, Vec<u8>)>,
+    pub(crate) differences: Vec<(Digest, PageDifference)>,
+}
+
+impl From<Vec<(Digest, Vec<u8>)>> for NewPages {
+    fn from(pages: Vec<(Digest, Vec<u8>)>) -> Self {
+        Self { pages, differences: Vec::new() }
+    }
 }
 
 impl Slot {
@@ -137,8 +150,9 @@ impl Slot {
     }
 
     /// Waits until pages, then the records of `roots`, are stored, while `requires` are held.
-    pub(crate) async fn store(&self, pages: Vec<(Digest, Vec<u8>)>, roots: Vec<RootCid>, requires: Vec<RootCid>) {
-        self.park(Need::Store { pages, roots, requires }).await;
+    pub(crate) async fn store(&self, pages: impl Into<NewPages>, roots: Vec<RootCid>, requires: Vec<RootCid>) {
+        let NewPages { pages, differences } = pages.into();
+        self.park(Need::Store { pages, differences, roots, requires }).await;
     }
 
     /// Waits for the next poll, which brings a new budget.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use coregw_core::{Cid, Digest, Page, Result, RootCid};
+use coregw_core::{Cid, Digest, Page, PageDifference, Result, RootCid};
 
 /// What an operation waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub enum Need {
     Store {
         /// Pages by digest.
         pages: Vec<(Digest, Vec<u8>)>,
+        /// Differences of some of the pages to others, by digest: a store may keep these instead.
+        differences: Vec<(Digest, PageDifference)>,
         /// Roots that are held from then on.
         roots: Vec<RootCid>,
         /// Roots that must be held when the records are written: their trees have pages that the new ones share.

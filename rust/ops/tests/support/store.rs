@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use coregw_core::{Cid, Digest, Error, OneThread, Page, PageCache, RootCid, Suite};
+use coregw_core::{Cid, Digest, Error, OneThread, Page, PageCache, PageDifference, RootCid, Suite};
 use coregw_ops::car::block_head;
 use coregw_ops::{Need, Operation, Progress, WantedPage};
 use serde_json::{Value, json};
@@ -100,8 +100,9 @@ impl Store {
                 Need::Output { bytes, payloads } => self.write(&bytes, &payloads),
                 Need::Leaves { root, lines } => self.leaves.push((root, lines)),
                 Need::Payloads(blocks) => self.payloads.extend(blocks),
-                Need::Store { pages, roots, requires } => {
+                Need::Store { pages, differences, roots, requires } => {
                     assert!(requires.iter().all(|root| self.roots.contains(root)), "required roots are held");
+                    self.check_differences(&pages, &differences);
                     self.store(pages, &roots);
                 }
             }
@@ -128,6 +129,16 @@ impl Store {
             let n = (0..10_000u64).find(|&n| payload(n) == *cid).expect("a payload of these tests");
             self.output.extend(block_head(cid, 8));
             self.output.extend(n.to_be_bytes());
+        }
+    }
+
+    /// Checks that the differences make pages of others, which are stored, or are stored with them.
+    fn check_differences(&self, pages: &[(Digest, Vec<u8>)], differences: &[(Digest, PageDifference)]) {
+        for (digest, difference) in differences {
+            let find = |wanted: &Digest| pages.iter().find(|(digest, _)| digest == wanted).map(|(_, page)| page);
+            let base = self.pages.get(&difference.base()).or_else(|| find(&difference.base())).expect("a stored page");
+            assert_eq!(difference.apply(base).as_ref(), find(digest));
+            assert_ne!(difference.base(), *digest);
         }
     }
 

@@ -78,6 +78,44 @@ pub fn page_guides<'py>(py: Python<'py>, pages: Vec<(BytesLike, BytesLike)>) -> 
         .collect())
 }
 
+/// Return the page that a difference makes of the page that it is a difference to, whose digest is its first 32 bytes.
+///
+/// O(bytes). The digest of the result is not checked.
+///
+/// Returns:
+///     The page; None if the difference is malformed, or to another page.
+///
+/// >>> apply_difference(bytes(32) + bytes([4, 8, 3]) + b"new", b"The old page")
+/// b'The new'
+#[pyfunction]
+pub fn apply_difference<'py>(py: Python<'py>, difference: BytesLike, page: BytesLike) -> Option<Bound<'py, PyBytes>> {
+    let made = core::PageDifference::read(&difference)?.apply(&page)?;
+    Some(PyBytes::new(py, &made))
+}
+
+/// Return the difference that makes of one page what two differences make of it, one after the other. O(bytes).
+///
+/// Args:
+///     first: A difference.
+///     second: A difference to the page that the first one makes.
+///     size: The size in bytes of the page that both make.
+///
+/// Returns:
+///     The difference; None if one is malformed, or if the page itself is preferable: it takes more than an eighth of it.
+///
+/// >>> join_differences(bytes(32) + bytes([1, 1, 1]) + b"x", bytes(32) + bytes([2, 1, 1]) + b"y", 400)[32:]
+/// b'xy'
+#[pyfunction]
+pub fn join_differences<'py>(
+    py: Python<'py>,
+    first: BytesLike,
+    second: BytesLike,
+    size: usize,
+) -> Option<Bound<'py, PyBytes>> {
+    let joined = core::PageDifference::read(&first)?.join(&core::PageDifference::read(&second)?);
+    joined.is_short(size).then(|| PyBytes::new(py, joined.as_bytes()))
+}
+
 /// A set of keys in a bounded number of bytes, which may claim to hold others, and never denies one that was added.
 ///
 /// With 16 bits of memory for each key, one in 1,000 claims is false; with 8 bits, one in 40. The hash is keyed at

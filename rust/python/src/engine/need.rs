@@ -14,8 +14,10 @@ pub struct Need(ops::Need);
 
 /// Digests or binary CIDs.
 type Names<'py> = Vec<Bound<'py, PyBytes>>;
-/// (digest, page) pairs, the roots to record, and the roots that must be held meanwhile.
-type PagesAndRoots<'py> = (Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>, Names<'py>, Names<'py>);
+/// Pairs of a digest and what belongs to it.
+type Pairs<'py> = Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>;
+/// Pages, the roots to record, the roots that must be held meanwhile, and differences of some of the pages to others.
+type PagesAndRoots<'py> = (Pairs<'py>, Names<'py>, Names<'py>, Pairs<'py>);
 
 #[pymethods]
 impl Need {
@@ -100,12 +102,14 @@ impl Need {
     }
 
     /// (digest, page) pairs, then roots, to store durably if further roots are held; then call `poll`; or None.
+    ///
+    /// The last item has differences of some of the pages, by digest, which may be stored instead (`apply_difference`).
     #[getter]
     fn store<'py>(&self, py: Python<'py>) -> Option<PagesAndRoots<'py>> {
         match &self.0 {
-            ops::Need::Store { pages, roots, requires } => {
+            ops::Need::Store { pages, differences: all, roots, requires } => {
                 let pages = pages.iter().map(|(digest, page)| (PyBytes::new(py, &digest.0), PyBytes::new(py, page)));
-                Some((pages.collect(), names(py, roots), names(py, requires)))
+                Some((pages.collect(), names(py, roots), names(py, requires), differences(py, all)))
             }
             _ => None,
         }
@@ -126,6 +130,14 @@ impl Need {
             }
         }
     }
+}
+
+/// Digests of pages, and the differences that make them.
+pub(crate) fn differences<'py>(py: Python<'py>, all: &[(core::Digest, core::PageDifference)]) -> Pairs<'py> {
+    let pair = |(digest, difference): &(core::Digest, core::PageDifference)| {
+        (PyBytes::new(py, &digest.0), PyBytes::new(py, difference.as_bytes()))
+    };
+    all.iter().map(pair).collect()
 }
 
 fn names<'py>(py: Python<'py>, roots: &[core::RootCid]) -> Names<'py> {
