@@ -1571,8 +1571,8 @@ def page_guides(pages: Sequence[tuple[Buffer, Buffer]]) -> list[tuple[bytes, lis
     []
     """
 
-def apply_difference(difference: Buffer, page: Buffer) -> bytes | None:
-    """Return the page that a difference makes of the page that it is a difference to, whose digest is its first 32 bytes.
+def apply_difference(difference: Buffer, base: Buffer) -> bytes | None:
+    """Return the page that a difference makes of its base, the page whose digest is its first 32 bytes.
 
     O(bytes). The digest of the result is not checked.
 
@@ -1592,10 +1592,11 @@ def join_differences(first: Buffer, second: Buffer, size: int) -> bytes | None:
         size: The size in bytes of the page that both make.
 
     Returns:
-        The difference; None if one is malformed, or if the page itself is preferable: it takes more than an eighth of it.
+        The difference; None if one is malformed, or if it takes more than an eighth of the page.
 
-    >>> join_differences(bytes(32) + bytes([1, 1, 1]) + b"x", bytes(32) + bytes([2, 1, 1]) + b"y", 400)[32:]
-    b'\\x01\\x02\\x02xy'
+    >>> joined = join_differences(bytes(32) + bytes([1, 1, 1]) + b"x", bytes(32) + bytes([2, 1, 1]) + b"y", 400)
+    >>> apply_difference(joined, b"abcd")
+    b'axyd'
     """
 
 class ReadOutcome(NamedTuple):
@@ -1799,10 +1800,11 @@ class Need:
     @property
     def store(
         self,
-    ) -> tuple[list[tuple[bytes, bytes]], list[bytes], list[bytes], list[tuple[bytes, bytes]]] | None:
-        """(digest, page) pairs, then roots, to store durably if further roots are held; then call `poll`; or None.
+    ) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]], list[bytes], list[bytes]] | None:
+        """Pages, differences, and roots to store durably if further roots are held; then call `poll`; or None.
 
-        The last item has differences of some of the pages, by digest, which may be stored instead (`apply_difference`).
+        The pages are (digest, page) pairs. Of some, there are differences by digest, which may be stored instead
+        (`apply_difference`).
         """
 
 @final

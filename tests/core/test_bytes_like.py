@@ -138,6 +138,8 @@ CALLS: dict[str, Callable[[As], object]] = {
         _core.payload_matches(b(bytes(Cid(HELLO))), b"x"),
     ),
     "is_linkless": lambda b: _core.is_linkless(payload_cid(b"\xa0", "dag-cbor"), b(b"\xa0")),
+    "apply_difference": lambda b: _core.apply_difference(b(bytes(32)), b(b"page")),
+    "join_differences": lambda b: _core.join_differences(b(bytes(32)), b(bytes(32)), 400),
     "page_guides": lambda b: _core.page_guides([(b(bytes(32)), b(b"no page"))]),
     "FolderUpload.answer": folder_answer,
     "PayloadBatch.car": batch_car,

@@ -316,7 +316,7 @@ def test_more_pages_than_an_operation_needs_are_refused() -> None:
     made = making.poll(1000)
     assert isinstance(made, _core.Need)
     assert made.store is not None
-    [(_, page)], _, _ = made.store
+    [(_, page)], _, _, _ = made.store
     operation = _core.Operation.resolve(cache, REQUEST)
     operation.poll(1000)
     with pytest.raises(InvalidInput, match="2 pages supplied, but the operation needs none"):

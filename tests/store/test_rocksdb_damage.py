@@ -56,7 +56,7 @@ async def test_a_missing_directory_is_created_with_its_parents(tmp_path: Path) -
     assert identity is not None
     assert json.loads((tmp_path / "some" / "where" / MARKER).read_text()) == {
         "store": "coregw",
-        "format": 1,
+        "format": 2,
         "state": "ready",
         "id": str(identity.store),
         "incarnation": str(identity.incarnation),
@@ -144,11 +144,11 @@ async def test_a_directory_below_a_file_is_unavailable(tmp_path: Path) -> None:
 async def test_a_store_of_a_newer_format_is_refused_and_unchanged(tmp_path: Path) -> None:
     await (await open_store(tmp_path)).close()
     marker = tmp_path / MARKER
-    marker.write_text(marker.read_text().replace('"format":1', '"format":2'))
+    marker.write_text(marker.read_text().replace('"format":2', '"format":3'))
     before = files_of(tmp_path)
     error = await refused(tmp_path)
     assert isinstance(error, Unavailable)
-    assert "format 2" in error.message
+    assert "format 3" in error.message
     assert files_of(tmp_path) == before
 
 

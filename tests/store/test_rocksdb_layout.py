@@ -1,4 +1,4 @@
-"""The rows of the RocksDB store on disk, byte by byte: format 1, which every version reads and writes."""
+"""The rows of the RocksDB store on disk, byte by byte: format 2, and format 1, of which this version makes format 2."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ from store_payloads import read
 pytestmark = pytest.mark.anyio
 
 NOW = datetime(2024, 2, 29, 12, 34, 56, 789_012, tzinfo=UTC)
+ONES = b"\x01" * 32
+DIFFERENCE = bytes(32) + bytes([0, 1, 1]) + b"P"
 SHORT, LONG, EMPTY = (b"\x12\x20" + letter * 32 for letter in (b"a", b"b", b"c"))
 MARKER = '{"store":"coregw","format":1,"state":"ready"}\n'
+FORMAT_2 = MARKER.replace("1", "2")
 
 PUBLISHED = bytes.fromhex(
     "88a573636f7065a4646f6373a46e616d65a46d61696ea4726f6f74c40501726f6f74a87265766973696f6e01"
@@ -37,6 +40,8 @@ FROZEN = bytes.fromhex(
 
 DATE = bytes.fromhex("0000018df4dc5495")
 """`NOW` in milliseconds."""
+
+FORMAT_1 = set(Family) - {Family.DIFFERENCES}
 
 OLDER: dict[Family, dict[bytes, bytes]] = {
     Family.META: {b"epoch": b"\0\0\0\1"},
@@ -91,10 +96,11 @@ ROWS = OLDER | {
 }
 
 
-async def test_a_store_has_exactly_the_rows_of_format_1(tmp_path: Path) -> None:
+async def test_a_store_has_exactly_the_rows_of_format_2(tmp_path: Path) -> None:
     clock = Clock(monotonic=lambda: 0.0, wall=NOW.timestamp)
     async with await open_store(tmp_path, clock=clock) as store:
-        await store.put({Table.PAGES: [(bytes(32), b"page")], Table.ROOTS: [(b"\x01root", b"")]})
+        await store.put({Table.PAGES: [(bytes(32), b"page" * 100)], Table.ROOTS: [(b"\x01root", b"")]})
+        await store.put({Table.PAGES: [(ONES, b"Page" + b"page" * 99)]}, differences=[(ONES, DIFFERENCE)])
         await store.put_payloads([(SHORT, b"short")])
         async with store.begin_payload() as writer:
             await writer.write(b"x" * (CHUNK_BYTES + 3))
@@ -111,12 +117,12 @@ async def test_a_store_has_exactly_the_rows_of_format_1(tmp_path: Path) -> None:
         identity = store.identity
     assert identity is not None
     named = f',"id":"{identity.store}","incarnation":"{identity.incarnation}"'
-    assert (tmp_path / "coregw-store.json").read_text() == MARKER.replace("}", f"{named}}}")
+    assert (tmp_path / "coregw-store.json").read_text() == FORMAT_2.replace("}", f"{named}}}")
     rows = rows_of(tmp_path / "rocksdb")
     claim = rows[Family.META].pop(b"claim")  # a secret of this opening, then the log that was durable before
     assert len(claim) == 32
     assert int.from_bytes(claim[16:24], "big") > 0
-    assert rows == ROWS
+    assert rows == ROWS | {Family.PAGES: {bytes(32): b"page" * 100}, Family.DIFFERENCES: {ONES: DIFFERENCE}}
 
 
 @pytest.mark.parametrize("rows", [ROWS, OLDER], ids=["dated", "older"])
@@ -135,6 +141,10 @@ async def test_the_rows_of_format_1_are_a_store(tmp_path: Path, rows: dict[Famil
         ]
         assert await RecordTable(store).in_scope("docs", None, 9) == history[1:]
         assert not await put_plant(store, 7, b"moss")
+        await store.put({Table.PAGES: [(ONES, b"Page")]}, differences=[(ONES, DIFFERENCE)])
+        assert await store.get(Table.PAGES, [ONES]) == [b"Page"]
+    assert '"format":2' in (tmp_path / "coregw-store.json").read_text()
+    assert rows_of(tmp_path / "rocksdb")[Family.DIFFERENCES] == {ONES: DIFFERENCE}
 
 
 async def test_what_an_older_version_stored_is_as_old_as_the_first_start_of_this_one(tmp_path: Path) -> None:
@@ -178,11 +188,12 @@ def rows_of(database: Path) -> dict[Family, dict[bytes, bytes]]:
 
 
 def write_rows(database: Path, rows_by_family: dict[Family, dict[bytes, bytes]]) -> None:
-    """Make a database by rocksdict alone."""
+    """Make a database of format 1 by rocksdict alone."""
+    families = {name: each for name, each in family_options(Cache(1 << 20)).items() if name in FORMAT_1}
     database.parent.mkdir(exist_ok=True)
-    root = Rdict(str(database), database_options(create=True, salvage=False), family_options(Cache(1 << 20)))
+    root = Rdict(str(database), database_options(create=True, salvage=False), families)
     batch = WriteBatch(raw_mode=True)
-    handles = {family: root.get_column_family_handle(family) for family in Family}
+    handles = {family: root.get_column_family_handle(family) for family in FORMAT_1}
     for family, rows in rows_by_family.items():
         for key, value in rows.items():
             batch.put(key, value, handles[family])

@@ -283,6 +283,7 @@ class Driver:
         self,
         operation: Operation,
         pages: Sequence[tuple[bytes, bytes]],
+        differences: Sequence[tuple[bytes, bytes]],
         roots: Sequence[bytes],
         requires: Sequence[bytes],
     ) -> None:
@@ -298,7 +299,7 @@ class Driver:
             raise StoreDamaged(f"{names} has lost pages, so nothing can be based on it before it is healed")
         try:
             guided = isinstance(self._store, GuidedStore)
-            put = put_of_trees(pages, roots, requires, operation.since, guided=guided)
+            put = put_of_trees(pages, differences, roots, requires, operation.since, guided=guided)
             now = await put_guided(self._store, put, durable=bool(roots))
             operation.since = operation.since or now
             self._incomplete.difference_update(roots)

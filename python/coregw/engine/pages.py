@@ -32,7 +32,7 @@ from typing import Final
 from coregw._core import Cid, Operation, page_guides
 from coregw.errors import CoregwError, Unavailable
 from coregw.store import Store, Stored, Table
-from coregw.store.protocol import Guide, GuidedStore, Put
+from coregw.store.protocol import DifferenceStore, Guide, GuidedStore, Put
 
 __all__ = [
     "CHECKING",
@@ -279,6 +279,7 @@ class GuidedPages:
 
 def put_of_trees(
     pages: Sequence[tuple[bytes, bytes]],
+    differences: Sequence[tuple[bytes, bytes]],
     roots: Sequence[bytes],
     requires: Sequence[bytes],
     since: int | None,
@@ -291,18 +292,20 @@ def put_of_trees(
     if roots:
         rows[Table.ROOTS] = [(root, COMPLETE) for root in roots]
     guides = [Guide(*guide) for guide in page_guides(pages)] if guided else ()
-    return Put(rows, requires, since, replaces, guides)
+    return Put(rows, requires, since, replaces, guides, differences)
 
 
 async def put_guided(store: Store, put: Put, *, durable: bool) -> int:
-    """Put rows as `coregw.store.Store.put`, with guides of the pages if the store keeps them."""
-    rows, requires, since, replaces, guides = put
+    """Put rows as `coregw.store.Store.put`, with guides or differences of the pages if the store keeps them."""
+    rows, requires, since, replaces, guides, differences = put
     if replaces is not None and (roots := put.roots):
         states = await store.get(Table.ROOTS, roots)
         if put.renews(states) and None not in await store.renew(Stored.ROOTS, roots):
             return 0  # nothing depends on its time, since nothing was written
     if guides and isinstance(store, GuidedStore):
         return await store.put(rows, durable, requires, since, guides)
+    if differences and isinstance(store, DifferenceStore):
+        return await store.put(rows, durable, requires, since, differences)
     return await store.put(rows, durable, requires, since)
 
 

@@ -16,8 +16,10 @@ __all__ = [
     "MAX_PAYLOADS_BYTES",
     "MAX_PUT_BYTES",
     "BatchStore",
+    "DifferenceStore",
     "Guide",
     "GuidedStore",
+    "ListedPage",
     "PayloadWriter",
     "Put",
     "Store",
@@ -342,6 +344,7 @@ class Put(NamedTuple):
         replaces: A value of `Table.ROOTS`. If there are roots, and each is held with another value, they are renewed as
             by `Store.renew`, and nothing is written. With None, all is written in any case.
         guides: Guides of the pages, for a `GuidedStore`.
+        differences: Differences of some of the pages to others, by digest, for a `DifferenceStore`.
     """
 
     rows: Mapping[Table, Sequence[tuple[bytes, bytes]]]
@@ -349,6 +352,7 @@ class Put(NamedTuple):
     since: int | None
     replaces: bytes | None = None
     guides: Sequence[Guide] = ()
+    differences: Sequence[tuple[bytes, bytes]] = ()
 
     @property
     def roots(self) -> list[bytes]:
@@ -430,6 +434,44 @@ class ThreadCalls(Protocol):
         Raises:
             StorageFull, Unavailable: Nothing is known to be written.
         """
+
+
+class ListedPage(NamedTuple):
+    """A page as `DifferenceStore.list_pages` returns it.
+
+    Attributes:
+        digest: What names it.
+        page: Its bytes, empty for one whose base is missing.
+        size: The bytes that it takes.
+        base: The digest of its base, if a difference of it is stored; it may be stored as a whole as well.
+    """
+
+    digest: bytes
+    page: bytes
+    size: int
+    base: bytes | None
+
+
+@runtime_checkable
+class DifferenceStore(Store, Protocol):
+    """A store that keeps some pages as differences to others, their bases (`coregw._core.apply_difference`).
+
+    A base is stored as a whole. It must not be removed as long as a page is kept that has a difference to it, whether
+    something leads to the base or not.
+    """
+
+    async def put(
+        self,
+        rows: Mapping[Table, Sequence[tuple[bytes, bytes]]],
+        durable: bool = True,
+        requires: Sequence[bytes] = (),
+        since: int | None = None,
+        differences: Sequence[tuple[bytes, bytes]] = (),
+    ) -> int:
+        """As `Store.put`. Pages that have differences, by digest, may be stored as these."""
+
+    async def list_pages(self, after: bytes | None, limit: int) -> list[ListedPage]:
+        """List pages as `list_rows`, with their bases."""
 
 
 @runtime_checkable

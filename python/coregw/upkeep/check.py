@@ -157,11 +157,9 @@ class PageCheck:
             if links is not None:
                 yield stored.digest, links
 
-    def pages(self) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over the pages that match their digests: (digest, page)."""
-        for stored, links in self._pages():
-            if links is not None:
-                yield stored.digest, stored.page
+    def pages(self) -> Iterator[StoredPage]:
+        """Iterate over the pages that match their digests."""
+        return (stored for stored, links in self._pages() if links is not None)
 
     def _harm_below(self, links: PageLinks, payloads: dict[bytes, Harm], is_held: Callable[[bytes], bool]) -> Harm:
         harm = Harm(0)

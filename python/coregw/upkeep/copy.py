@@ -209,7 +209,7 @@ class Transfer:
             batch.append(page)
             if number == len(pages) or sum(len(each) for _, each in batch) >= MAX_PUT_BYTES // 2:
                 guided = isinstance(self._destination, GuidedStore)
-                put = put_of_trees(batch, (), (), self._since, guided=guided)
+                put = put_of_trees(batch, (), (), (), self._since, guided=guided)
                 now = await put_guided(self._destination, put, durable=False)
                 self._since = self._since or now
                 batch = []

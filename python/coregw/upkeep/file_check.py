@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Container, Iterator
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
-from coregw._core import Cid, PayloadHasher
+from coregw._core import Cid, PayloadHasher, apply_difference
 from coregw.errors import InvalidInput, StoreDamaged
 from coregw.messages.management import ProgressCallback
 from coregw.store import Table
 from coregw.store.protocol import Guide
-from coregw.store.rocksdb.layout import Family, PayloadRow, RootRow, chunk_range, payload_date, upload_of_chunk
+from coregw.store.rocksdb.layout import (
+    DIGEST_BYTES,
+    Family,
+    PayloadRow,
+    RootRow,
+    chunk_range,
+    payload_date,
+    upload_of_chunk,
+)
 from coregw.store.rocksdb.salvage import RawDatabase, StoreState
 from coregw.store.rocksdb.wal import Damage, RowVersion
 from coregw.upkeep.check import Harm, StoreCheck
@@ -39,6 +48,9 @@ _HASHES: Final = ("sha2-256", "blake3", "sha2-512", "sha3-256", "blake2b-256")
 
 _NAMES: Final = 2
 """Hash functions with which the gateway names uploads: a payload that no tree names gets both names."""
+
+_BASES: Final = 2048
+"""Pages that are kept in memory since others are stored as differences to them: at most 32 MiB."""
 
 _NAMING: Final = frozenset({None, Family.ROOTS, Family.PAYLOADS, Family.RECORDS})
 """Families whose lost rows nothing else names; None is any."""
@@ -86,6 +98,7 @@ class FileInventory:
         self.size_bytes = database.bytes
         self.is_live = False
         self.is_guided = False
+        self._base = lru_cache(_BASES)(self._find_base)
 
     def rows(self, table: Table, prefix: bytes = b"") -> Iterator[CheckedRow]:
         """See `coregw.upkeep.inventory.Inventory.rows`."""
@@ -101,8 +114,21 @@ class FileInventory:
 
     def pages(self) -> Iterator[StoredPage]:
         """See `coregw.upkeep.inventory.Inventory.pages`."""
-        for row in self.database.rows(Family.PAGES):
-            yield StoredPage(row.key, bytes(row.value or b""), row.is_intact)
+        whole = ((row, None) for row in self.database.rows(Family.PAGES))
+        differences = ((row, row) for row in self.database.rows(Family.DIFFERENCES))
+        merged = heapq.merge(whole, differences, key=lambda found: found[0].key)
+        for digest, group in groupby(merged, key=lambda found: found[0].key):
+            row, difference = next(group)
+            if difference is None:  # what is stored as a whole comes first
+                yield StoredPage(digest, bytes(row.value or b""), row.is_intact)
+            elif (base := self._base((value := bytes(difference.value or b""))[:DIGEST_BYTES])) is not None:
+                # Garbage without its base is what a collection leaves that is interrupted.
+                page = apply_difference(value, bytes(base.value or b"")) or b""
+                yield StoredPage(digest, page, difference.is_intact and base.is_intact, value)
+
+    def _find_base(self, digest: bytes) -> RowVersion | None:
+        rows = self.database.rows(Family.PAGES, digest, digest + b"\0")
+        return next((row for row in rows if row.key == digest), None)
 
     def get_pages(self, digests: object) -> list[bytes | None]:
         """Return none: what is asked for again are pages that may be stored meanwhile."""

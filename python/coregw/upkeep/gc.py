@@ -258,7 +258,7 @@ class _Run:
 
     async def _pages(self) -> AsyncIterator[_Judged]:
         # What was stored since the links were read is young.
-        async for items, marked in self._tracer.pages():
+        async for items, marked in self._tracer.pages(bases=True):
             yield items, [not is_marked for is_marked in marked]
 
     async def _payloads(self) -> AsyncIterator[_Judged]:
@@ -279,7 +279,7 @@ class _Run:
         size = min(self._filter_bytes, self._tracer.page_bytes // _PAGE_BYTES_PER_FILTER_BYTE)
         named = KeyFilter(max(size, _MIN_FILTER_BYTES))
         count = 0
-        async for items, marked in self._tracer.pages():
+        async for items, marked in self._tracer.pages(bases=False):
             digests = [item.key for item in compress(items, marked)]
             pages = zip(digests, await self._store.get(Table.PAGES, digests), strict=True)
             found = [(digest, page or b"") for digest, page in pages]

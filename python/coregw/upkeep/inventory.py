@@ -46,11 +46,13 @@ class StoredPage(NamedTuple):
         digest: What names it.
         page: Its bytes, which may not match the digest.
         is_intact: Whether the store can read it. If not, only a repair can, and the digest may be wrong as well.
+        difference: What the page was made of, if it is stored as a difference to another one.
     """
 
     digest: bytes
     page: bytes
     is_intact: bool = True
+    difference: bytes | None = None
 
 
 class CheckedPayload(NamedTuple):

@@ -40,7 +40,7 @@ from coregw._core import Cid, page_links
 from coregw.errors import StoreDamaged
 from coregw.store import Store, Stored, Table
 from coregw.store.collection import Collection, Item
-from coregw.store.protocol import key_range
+from coregw.store.protocol import DifferenceStore, ListedPage, key_range
 from coregw.store.rocksdb.options import translated
 
 __all__ = ["TemporaryTable", "Tracer", "all_items", "all_records", "copied_mark"]
@@ -51,6 +51,8 @@ _ROWS_AT_ONCE: Final = 500
 _PAGE: Final = b"g"
 _ROOT: Final = b"r"
 _LINKS: Final = b"l"
+_BASE: Final = b"b"
+_DIFFERENCE: Final = b"d"
 _COPIED: Final = b"c"
 
 
@@ -96,16 +98,17 @@ class Tracer:
         self._keep = keep
         self._report = report
         self._visited = 0
+        self._has_differences = False
         self.page_bytes = 0
 
     async def read_links(self) -> None:
         """Read all pages in their order, so that `mark` reads only those that are stored later."""
         count = 0
         after: bytes | None = None
-        while rows := await self._store.list_rows(Table.PAGES, b"", after, _PAGES_AT_ONCE):
-            after = rows[-1][0]
-            await asyncio.to_thread(self._note, rows)
-            count += len(rows)
+        while pages := await self._list_pages(after):
+            after = pages[-1].digest
+            await asyncio.to_thread(self._note, pages)
+            count += len(pages)
             self._report("reading pages", count)
 
     async def mark(self, roots: Sequence[bytes]) -> None:
@@ -128,13 +131,26 @@ class Tracer:
         """Return whether each root was marked. Blocks."""
         return self._table.holds([_ROOT + root for root in roots])
 
-    async def pages(self) -> AsyncIterator[tuple[list[Item], list[bool]]]:
-        """Iterate over the pages that were read, in the order of their digests; whether each was marked."""
+    async def pages(self, *, bases: bool) -> AsyncIterator[tuple[list[Item], list[bool]]]:
+        """Iterate over the pages that were read, in the order of their digests; whether each was marked.
+
+        With `bases`, or whether one that was marked is stored as a difference to it.
+        """
         after: bytes | None = None
         while rows := await asyncio.to_thread(self._table.list_rows, _LINKS, after, _ROWS_AT_ONCE):
             after = rows[-1][0]
             items = [Item(key[1:], _decode(value).size, 0) for key, value in rows]
-            yield items, await asyncio.to_thread(self._table.holds, [_PAGE + item.key for item in items])
+            marked = await asyncio.to_thread(self._table.holds, [_PAGE + item.key for item in items])
+            if bases and self._has_differences:
+                are_bases = await asyncio.to_thread(self._table.holds, [_BASE + item.key for item in items])
+                marked = [is_marked or is_base for is_marked, is_base in zip(marked, are_bases, strict=True)]
+            yield items, marked
+
+    async def _list_pages(self, after: bytes | None) -> list[ListedPage]:
+        if isinstance(self._store, DifferenceStore):
+            return await self._store.list_pages(after, _PAGES_AT_ONCE)
+        rows = await self._store.list_rows(Table.PAGES, b"", after, _PAGES_AT_ONCE)
+        return [_listed(digest, page) for digest, page in rows]
 
     async def _begin(self, roots: Sequence[bytes]) -> list[bytes]:
         """Mark roots, and return the digests of the pages to visit."""
@@ -155,8 +171,17 @@ class Tracer:
         links = await asyncio.to_thread(self._known, digests)
         if late := [digest for digest in digests if digest not in links]:
             links |= await self._read(late)
+        if self._has_differences:
+            await asyncio.to_thread(self._mark_bases, digests)
         nested = await self._begin([root for each in links.values() for root in each.roots])
         return nested + await self._add(_PAGE, [page for each in links.values() for page in each.pages or ()])
+
+    def _mark_bases(self, digests: Sequence[bytes]) -> None:
+        """Mark the bases of pages. Those of pages that were stored since they were listed are young."""
+        while digests:
+            bases = [base for base in self._table.get([_DIFFERENCE + digest for digest in digests]) if base is not None]
+            # One that is stored as a difference as well must not lose its own base.
+            digests = [mark[1:] for mark in self._table.add([_BASE + base for base in bases])]
 
     def _known(self, digests: Sequence[bytes]) -> dict[bytes, _Links]:
         rows = zip(digests, self._table.get([_LINKS + digest for digest in digests]), strict=True)
@@ -166,7 +191,7 @@ class Tracer:
     async def _read(self, digests: Sequence[bytes]) -> dict[bytes, _Links]:
         """Read pages that were stored since `read_links` passed their place, or were damaged then."""
         stored = await self._store.get(Table.PAGES, digests)
-        pages = [(digest, page) for digest, page in zip(digests, stored, strict=True) if page is not None]
+        pages = [_listed(digest, page) for digest, page in zip(digests, stored, strict=True) if page is not None]
         if len(pages) < len(digests):
             missing = next(digest for digest, page in zip(digests, stored, strict=True) if page is None)
             raise StoreDamaged(f"page {missing.hex()} of a kept root is missing; no garbage was collected")
@@ -176,17 +201,23 @@ class Tracer:
                 raise StoreDamaged(f"page {digest.hex()} of a kept root is damaged; no garbage was collected")
         return links
 
-    def _note(self, pages: Sequence[tuple[bytes, bytes]]) -> dict[bytes, _Links]:
-        """Note what pages lead to."""
+    def _note(self, pages: Sequence[ListedPage]) -> dict[bytes, _Links]:
+        """Note what pages lead to, and their bases."""
         noted: dict[bytes, _Links] = {}
-        for (digest, page), links in zip(pages, page_links(pages, payloads=False), strict=True):
-            size = len(digest) + len(page)
+        found = page_links([(each.digest, each.page) for each in pages], payloads=False)
+        for (digest, _, size, _), links in zip(pages, found, strict=True):
             self.page_bytes += size
             noted[digest] = (
                 _Links(size, None, []) if links is None else _Links(size, links.pages, list(dict.fromkeys(links.roots)))
             )
-        self._table.put([(_LINKS + digest, _encode(links)) for digest, links in noted.items()])
+        bases = [(_DIFFERENCE + each.digest, each.base) for each in pages if each.base is not None]
+        self._has_differences = self._has_differences or bool(bases)
+        self._table.put([*((_LINKS + digest, _encode(links)) for digest, links in noted.items()), *bases])
         return noted
+
+
+def _listed(digest: bytes, page: bytes) -> ListedPage:
+    return ListedPage(digest, page, len(digest) + len(page), None)
 
 
 _CACHE_BYTES: Final = 8 << 20

@@ -39,6 +39,7 @@ from coregw.store.rocksdb import open_store
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.directory import DATABASE, MARKER, copy_file, mark_ready
 from coregw.store.rocksdb.layout import (
+    DIGEST_BYTES,
     EPOCH_KEY,
     Family,
     PayloadRow,
@@ -148,8 +149,12 @@ class StoreCopy:
     # --- pages and roots ----------------------------------------------------------------------------------------------
 
     def _copy_pages(self) -> None:
-        for digest, page in self._check.pages.pages():
-            self._put(Family.PAGES, digest, page)
+        damaged = self._check.pages.damaged
+        for page in self._check.pages.pages():
+            if page.difference is not None and page.is_intact and page.difference[:DIGEST_BYTES] not in damaged:
+                self._put(Family.DIFFERENCES, page.digest, page.difference)
+            else:
+                self._put(Family.PAGES, page.digest, page.page)
 
     def _copy_roots(self) -> None:
         held: set[bytes] = set()
@@ -628,7 +633,7 @@ def _guide_again(inventory: StoreInventory, check: StoreCheck) -> None:
         inventory.call(inventory.store.set_guides(check.misguiding, []))
     pages = check.pages.pages()
     while batch := list(islice(pages, _WRITTEN_AT_ONCE)):
-        if guides := [Guide(*guide) for guide in page_guides(batch)]:
+        if guides := [Guide(*guide) for guide in page_guides([(each.digest, each.page) for each in batch])]:
             inventory.call(inventory.store.set_guides([guide.page for guide in guides], guides))
 
 

@@ -179,7 +179,7 @@ class _Update:
         async for items in all_items(self._removal, Stored.ROOTS):
             await tracer.mark([item.key for item in items])
         removed = 0
-        async for items, marked in tracer.pages():
+        async for items, marked in tracer.pages(bases=True):
             if garbage := [item for item, is_marked in zip(items, marked, strict=True) if not is_marked]:
                 await self._target.delete(Table.PAGES, [item.key for item in garbage])
                 removed += sum(item.size for item in garbage)

@@ -136,6 +136,8 @@ _WRITE_BYTES: Final = 128
 _TICK_SECONDS: Final = 1.0
 """How often the high-water mark is refreshed, and how often a database that cannot write is reopened."""
 
+_PAGES: Final = frozenset({Family.PAGES, Family.DIFFERENCES})
+
 _HIDDEN_UNTIL_DURABLE: Final = frozenset({Family.ROOTS, Family.PAYLOADS, Family.RECORDS})
 """The families whose rows tell a client that something is stored, so none may be shown before it is durable."""
 
@@ -150,6 +152,7 @@ class Transaction:
         self._rows = read
         self._families_read = {row.family for row in read}
         self._epoch = epoch
+        self._deleted: set[RowKey] = set()
         self.writes: list[Write] = []
 
     def require_epoch(self, epoch: int) -> None:
@@ -175,7 +178,12 @@ class Transaction:
 
     def delete(self, row: RowKey) -> None:
         """Delete a row."""
+        self._deleted.add(row)
         self._write(row, None)
+
+    def has_deleted(self, row: RowKey) -> bool:
+        """Whether this batch deletes a row, which reads of the database still find."""
+        return row in self._deleted
 
     def _write(self, row: RowKey, value: bytes | None) -> None:
         self.writes.append((row.family, row.key, value))
@@ -442,7 +450,7 @@ class Committer:
             # Recorded before the write makes them readable.
             self._not_durable |= {row[:2] for row in transaction.writes if row[0] in _HIDDEN_UNTIL_DURABLE}
             # Pages are readable before they are durable, and whoever found one may refer to it.
-            self._unsynced_pages += [write for write in transaction.writes if write[0] is Family.PAGES]
+            self._unsynced_pages += [write for write in transaction.writes if write[0] in _PAGES]
             try:
                 self._database.write(transaction.writes)
             except Exception as error:

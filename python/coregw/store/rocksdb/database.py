@@ -21,6 +21,7 @@ from coregw.store.ages import Clock
 from coregw.store.collection import Identity
 from coregw.store.rocksdb.directory import (
     DATABASE,
+    has_current_format,
     mark_ready,
     prepare,
     read_identity,
@@ -367,8 +368,8 @@ class Database(Rows):
         self._root, self.read_only = open_read_only(self.path, self._cache_bytes, cause)
         try:
             with translated(self.path):
-                for family in Family:
-                    self._families[family] = self._root.get_column_family(family)
+                for family in set(Rdict.list_cf(str(self.path / DATABASE))) & set(Family):
+                    self._families[Family(family)] = self._root.get_column_family(family)
             with suppress(CoregwError):
                 self.identity = read_identity(self.path)
             with suppress(StoreDamaged):
@@ -395,9 +396,12 @@ class Database(Rows):
             require_skippable(self.path)
         try:
             with translated(self.path):
+                lacks_family = not is_first and Family.DIFFERENCES not in Rdict.list_cf(str(self.path / DATABASE))
+                options = database_options(create=is_first, salvage=salvage, compacts=self._compacts)
+                options.create_missing_column_families(is_first or lacks_family)  # a store of format 1 does
                 self._root = Rdict(
                     str(self.path / DATABASE),
-                    database_options(create=is_first, salvage=salvage, compacts=self._compacts),
+                    options,
                     family_options(Cache(self._cache_bytes), compacts=self._compacts),
                 )
                 for family in Family:
@@ -412,7 +416,7 @@ class Database(Rows):
             with translated(self.path):
                 self._mark = HighWaterMark(self.path / DATABASE)
             self._is_sound = True
-            if is_first:
+            if is_first or not has_current_format(self.path):
                 mark_ready(self.path)
             self.identity = self._identified()
         except BaseException:

@@ -66,6 +66,8 @@ _PROBE: Final = "coregw-probe"
 _OWN: Final = "coregw-"
 """How the names of files begin that coregw writes, such as a gateway's on a store elsewhere."""
 
+_FORMATS: Final = range(1, FORMAT_VERSION + 1)
+
 _ADVICE: Final = f"if it has format {FORMAT_VERSION}, `coregw fsck --repair` writes {MARKER} again"
 
 _NAMED: Final = re.compile(rb'"(id|incarnation)":"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"')
@@ -131,6 +133,12 @@ def require_utf_8(path: Path) -> None:
         str(path).encode()
     except UnicodeEncodeError:
         raise InvalidInput(f"{display_name(path)}: expected a path in UTF-8 for a store") from None
+
+
+def has_current_format(path: Path) -> bool:
+    """Whether the marker says that the store has the format `FORMAT_VERSION`. Raises as `prepare`."""
+    with _translated(path):
+        return _read(path / MARKER).format == FORMAT_VERSION
 
 
 def mark_ready(path: Path) -> None:
@@ -236,7 +244,7 @@ def _read(marker: Path) -> _Marker:
             f"the store in {marker.parent} has format {found.format}, written by a newer coregw; "
             f"this version reads format {FORMAT_VERSION}"
         )
-    if found.format != FORMAT_VERSION:
+    if found.format not in _FORMATS:
         what = f"has format {found.format}, which was never written"
         raise Unavailable(f"the store in {marker.parent} {what}; {_ADVICE}")
     return found

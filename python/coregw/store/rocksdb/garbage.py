@@ -14,15 +14,19 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
+from coregw._core import join_differences
+from coregw.errors import StoreDamaged
 from coregw.store.ages import Ages
 from coregw.store.collection import Item
 from coregw.store.protocol import Put, Stored, Table
 from coregw.store.rocksdb.committer import Committer, Transaction
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import (
+    DIGEST_BYTES,
     EXPIRED_KEY,
     FAMILIES,
     Family,
@@ -37,12 +41,20 @@ from coregw.store.rocksdb.layout import (
 )
 from coregw.store.rocksdb.reader import Reader
 
-__all__ = ["Dates", "RocksCollection", "root_rows"]
+__all__ = ["Dates", "RocksCollection", "difference_rows", "root_rows"]
 
 
 def root_rows(roots: Sequence[bytes]) -> list[RowKey]:
     """The rows of roots."""
     return [RowKey(Family.ROOTS, root) for root in roots]
+
+
+def difference_rows(differences: Sequence[tuple[bytes, bytes]]) -> list[RowKey]:
+    """The rows of the pages to which there are differences, in case they are stored as differences themselves."""
+    return [RowKey(Family.DIFFERENCES, difference[:DIGEST_BYTES]) for _, difference in differences]
+
+
+_MAX_BASES: Final = 32_768
 
 
 class Dates:
@@ -54,6 +66,10 @@ class Dates:
     """
 
     def __init__(self, database: Database, slice_seconds: float) -> None:
+        self._database = database
+        self._bases: set[bytes] = set()
+        """Some of the pages that are stored as a whole."""
+        self._epoch = database.epoch
         self.ages: Final = Ages(
             database.clock,
             undated=database.undated,
@@ -102,8 +118,53 @@ class Dates:
             self.ages.admit(roots, put.since)
         self.require(transaction, put.requires)
         for table, pairs in put.rows.items():
-            self.put(transaction, table, pairs, now)
+            if table is Table.PAGES and put.differences:
+                self._put_pages(transaction, pairs, put.differences, now)
+            else:
+                self.put(transaction, table, pairs, now)
         return now
+
+    def _put_pages(
+        self,
+        transaction: Transaction,
+        pages: Sequence[tuple[bytes, bytes]],
+        differences: Sequence[tuple[bytes, bytes]],
+        now: int,
+    ) -> None:
+        """Write pages: those of which there is a short difference to a page that is stored as a whole, as this.
+
+        A base is noted as put lately like the page itself, so no collection removes it that may not know of the page.
+        """
+        joined: dict[bytes, bytes] = {}
+        sizes = {digest: len(page) for digest, page in pages}
+        for (digest, difference), row in zip(differences, difference_rows(differences), strict=True):
+            first = transaction.get(row)
+            joined[digest] = difference if first is None else join_differences(first, difference, sizes[digest]) or b""
+        self._find_bases([each[:DIGEST_BYTES] for each in joined.values() if each])
+        kept = {digest: each for digest, each in joined.items() if self._is_base(transaction, each[:DIGEST_BYTES])}
+        whole = [pair for pair in pages if pair[0] not in kept]
+        # A change that is undone leads to the base itself.
+        rows = [(digest, each) for digest, each in kept.items() if each[:DIGEST_BYTES] != digest]
+        self.ages.recent.add([*sizes, *(each[:DIGEST_BYTES] for each in kept.values())], now)
+        transaction.put_all(Family.PAGES, whole)
+        transaction.put_all(Family.DIFFERENCES, rows)
+
+    def _find_bases(self, digests: Sequence[bytes]) -> None:
+        """Note which of these pages are stored as a whole."""
+        if len(self._bases) > _MAX_BASES or self._epoch != self._database.epoch:
+            self._bases.clear()
+            self._epoch = self._database.epoch
+        unknown = [digest for digest in digests if digest not in self._bases]
+        with suppress(StoreDamaged):  # then the new pages are stored as a whole
+            pages = self._database.get_rows(Family.PAGES, unknown)
+            self._bases.update(digest for digest, page in zip(unknown, pages, strict=True) if page is not None)
+
+    def _is_base(self, transaction: Transaction, digest: bytes) -> bool:
+        return digest in self._bases and not transaction.has_deleted(RowKey(Family.PAGES, digest))
+
+    def forget_base(self, digest: bytes) -> None:
+        """Note that a page is removed."""
+        self._bases.discard(digest)
 
     def require(self, transaction: Transaction, roots: Sequence[bytes]) -> None:
         """Check that roots are held; see `Ages.require`."""
@@ -151,7 +212,7 @@ class Dates:
 
 
 _COMPACTED: Final = {
-    Stored.PAGES: (Family.PAGES,),
+    Stored.PAGES: (Family.PAGES, Family.DIFFERENCES),
     Stored.ROOTS: (Family.ROOTS,),
     Stored.PAYLOADS: (Family.PAYLOADS, Family.CHUNKS, Family.META),
 }
@@ -168,6 +229,7 @@ class RocksCollection:
         self._committer = committer
         self._dates = dates
         self._grace_seconds = grace_seconds
+        self._has_differences = False
         self.began = 0
         self.before = 0
 
@@ -220,6 +282,8 @@ class RocksCollection:
             Stored.PAYLOADS: self._remove_payload,
         }
         reads = [] if kind is Stored.PAGES else [RowKey(Family(kind), key) for key in keys]
+        if kind is Stored.PAGES and not self._has_differences:
+            self._has_differences = await self._reader.run(_has_differences)
         if kind is Stored.PAYLOADS:
             reads += [RowKey(Family.META, payload_date(key)) for key in keys]
 
@@ -232,7 +296,7 @@ class RocksCollection:
     async def compact(self, kinds: Sequence[Stored], progress: Callable[[float], None]) -> None:
         parts: list[tuple[Family, bytes | None, bytes | None]] = []
         for family in (family for kind in kinds for family in _COMPACTED[kind]):
-            if family is Family.PAGES:
+            if family in _COMPACTED[Stored.PAGES]:
                 bounds = [None, *(bytes([256 // _COMPACTED_AT_ONCE * i]) for i in range(1, _COMPACTED_AT_ONCE)), None]
                 parts += [(family, start, end) for start, end in itertools.pairwise(bounds)]
             else:
@@ -259,7 +323,10 @@ class RocksCollection:
     def _remove_page(self, transaction: Transaction, digest: bytes) -> bool:
         if self._dates.ages.recent.may_hold(digest, self.before):
             return False
+        self._dates.forget_base(digest)
         transaction.delete(RowKey(Family.PAGES, digest))
+        if self._has_differences:
+            transaction.delete(RowKey(Family.DIFFERENCES, digest))
         return True
 
     def _remove_root(self, transaction: Transaction, root: bytes) -> bool:
@@ -280,4 +347,12 @@ class RocksCollection:
         transaction.delete(date)
         for number in range(payload.chunks):
             transaction.delete(RowKey(Family.CHUNKS, chunk_key(payload.upload_id, number)))
+        return True
+
+
+def _has_differences(database: Database) -> bool:
+    """Whether pages are stored as differences: those that are stored from now on are not old enough to be removed."""
+    try:
+        return database.last_key(Family.DIFFERENCES) is not None
+    except StoreDamaged:
         return True

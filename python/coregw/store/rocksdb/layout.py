@@ -14,6 +14,7 @@ from coregw.store.protocol import CHUNK_BYTES, Table
 
 __all__ = [
     "CLAIM_KEY",
+    "DIGEST_BYTES",
     "EPOCH_KEY",
     "EXPIRED_KEY",
     "FAMILIES",
@@ -38,8 +39,11 @@ __all__ = [
     "upload_of_chunk",
 ]
 
-FORMAT_VERSION: Final = 1
-"""The version of the layout, recorded in the store's directory (`coregw.store.rocksdb.directory`)."""
+FORMAT_VERSION: Final = 2
+"""The version of the layout, recorded in the store's directory (`coregw.store.rocksdb.directory`).
+
+In version 1, all pages are stored as a whole. A store of version 1 has version 2 once it is opened for writing.
+"""
 
 EPOCH_KEY: Final = b"epoch"
 """In `Family.META`: the number of times the store was opened, 4 bytes; the first part of new upload ids.
@@ -67,10 +71,15 @@ CLAIM_KEY: Final = b"claim"
 """In `Family.META`: what was durable before the batch that has this row (`coregw.store.rocksdb.mark`)."""
 
 
+DIGEST_BYTES: Final = 32
+"""The size of a digest: the key of a page, and how a difference begins."""
+
+
 class Family(StrEnum):
     """The column families. They share one write-ahead log, so a batch across them is atomic.
 
-    `PAGES` and `RECORDS` hold the rows of the `coregw.store.Table` of the same name, unchanged; `ROOTS` with dates.
+    `PAGES` and `RECORDS` hold the rows of the `coregw.store.Table` of the same name, unchanged; `ROOTS` with dates. A
+    page that has no row in `PAGES` may have one in `DIFFERENCES`.
     """
 
     __hash__ = str.__hash__  # the enumeration's own is a Python function, and rows are looked up often
@@ -78,6 +87,8 @@ class Family(StrEnum):
     META = "default"
     """The store's state, by the names above; `payload_date` -> its date: stored or renewed."""
     PAGES = "pages"
+    DIFFERENCES = "differences"
+    """Digest of a page -> its difference to one in `PAGES` (`coregw._core.apply_difference`)."""
     ROOTS = "roots"
     """Binary root CID -> `RootRow`."""
     RECORDS = "records"

@@ -18,9 +18,10 @@ from typing import Final, cast
 
 from rocksdict import ColumnFamily, Rdict, RdictIter, ReadOptions, WriteBatch, WriteOptions
 
+from coregw._core import apply_difference
 from coregw.errors import StorageFull, StoreDamaged, Unavailable
 from coregw.store.rocksdb.directory import SPARE_BYTES
-from coregw.store.rocksdb.layout import CLAIM_KEY, Family
+from coregw.store.rocksdb.layout import CLAIM_KEY, DIGEST_BYTES, Family
 from coregw.store.rocksdb.mark import HighWaterMark
 from coregw.store.rocksdb.options import WriteStalled, translated
 from coregw.store.rocksdb.readonly import ReadOnly
@@ -132,7 +133,20 @@ class Rows:
         self._write_options.no_slowdown = True
 
     def get(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Read the values of `keys` in one batch, None for an absent one. The GIL is released."""
+        """Read the values of `keys` in one batch, None for an absent one. The GIL is released.
+
+        Pages of which differences are stored are made of these, in two batches more; one without its base is absent.
+        """
+        values = self.get_rows(family, keys)
+        if family is Family.PAGES and None in values and Family.DIFFERENCES in self._families:
+            missing = [key for key, value in zip(keys, values, strict=True) if value is None]
+            differences = self.get_rows(Family.DIFFERENCES, missing)
+            made = iter(self._make(differences) if any(differences) else differences)
+            return [next(made) if value is None else value for value in values]
+        return values
+
+    def get_rows(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Read the values of `keys` as they are stored, in one batch, None for an absent one. The GIL is released."""
         if not keys:
             return []
         with self._gate, translated(self.path):
@@ -141,8 +155,57 @@ class Rows:
             self.read_only.check(family, values)
         return values
 
+    def _make(self, differences: Sequence[bytes | None]) -> list[bytes | None]:
+        """Make pages of differences; None where there is none, or its base is absent."""
+        bases = list({each[:DIGEST_BYTES] for each in differences if each is not None})
+        pages = dict(zip(bases, self.get_rows(Family.PAGES, bases), strict=True))
+        return [
+            None if each is None or (base := pages[each[:DIGEST_BYTES]]) is None else apply_difference(each, base)
+            for each in differences
+        ]
+
     def scan(self, family: Family, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
         """Read the first `limit` rows from `start` to `end` (exclusive), in key order. The GIL is held."""
+        if family is Family.PAGES:
+            return self._scan_made(start, end, limit)
+        return self._scan_rows(family, start, end, limit)
+
+    def _scan_made(self, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
+        """As `scan`, of pages, without those whose base is absent."""
+        found: list[tuple[bytes, bytes]] = []
+        while len(found) < limit:
+            wanted = limit - len(found)
+            pages = self.scan_pages(start, end, wanted)
+            found += [(digest, page) for digest, page, _ in pages if page]
+            if len(pages) < wanted:
+                break
+            start = pages[-1][0] + b"\0"
+        return found
+
+    def scan_pages(self, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes, bytes | None]]:
+        """Read the first `limit` pages from `start` to `end` (exclusive), in order. The GIL is held.
+
+        Returns:
+            Their digests; the pages, empty for one whose base is absent; and their differences, if these are stored.
+        """
+        whole = self._scan_rows(Family.PAGES, start, end, limit)
+        if Family.DIFFERENCES not in self._families:
+            return [(digest, page, None) for digest, page in whole]
+        differences = self._scan_rows(Family.DIFFERENCES, start, end, limit)
+        if not differences:
+            return [(digest, page, None) for digest, page in whole]
+        pages: dict[bytes, bytes | None] = {digest: None for digest, _ in differences}
+        pages |= whole
+        digests = sorted(pages)[:limit]
+        stored = dict(differences)
+        made = iter(self._make([stored[digest] for digest in digests if pages[digest] is None]))
+        return [
+            (digest, (next(made) or b"") if (page := pages[digest]) is None else page, stored.get(digest))
+            for digest in digests
+        ]
+
+    def _scan_rows(self, family: Family, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
+        """As `scan`, of the rows as they are stored."""
         options = ReadOptions()
         if end is not None:
             options.set_iterate_upper_bound(end)

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple, Self
 from coregw.errors import StoreDamaged
 from coregw.store.rocksdb.layout import (
     CLAIM_KEY,
+    DIGEST_BYTES,
     EPOCH_KEY,
     EXPIRED_KEY,
     TIME_KEY,
@@ -168,9 +169,10 @@ _NUMBERS: Final = frozenset(range(len(Family)))
 _NAMED: Final = re.compile(rb"[a-z][A-Za-z0-9._\0-]{22}")
 """How the keys of records that are as long as a digest begin; they may end with numbers of 9 bytes."""
 
+_PAGE_STARTS: Final = frozenset(bytes([kind + node]) for kind in (0x00, 0x10) for node in range(4))
+
 _STATE_KEYS: Final = frozenset({CLAIM_KEY, EPOCH_KEY, EXPIRED_KEY, TIME_KEY, UNDATED_KEY})
 
-_DIGEST_BYTES: Final = 32
 
 _ROOT_CID_BYTES: Final = 39
 
@@ -396,7 +398,7 @@ def _number(name: str) -> int:
 def _guessed_family(table: TableFile) -> str | None:
     """The family of a file that has lost its properties and is not in a MANIFEST, by the form of its first row."""
     entry = next((entry for entry in table.entries() if entry.value is not None), None)
-    return None if entry is None or entry.value is None else _family_by_form(entry.key, len(entry.value))
+    return None if entry is None or entry.value is None else _family_by_form(entry.key, entry.value)
 
 
 def _families_of(logged: Mapping[int, Sequence[RowVersion]], by_id: Mapping[int, str]) -> dict[int, Family]:
@@ -407,7 +409,7 @@ def _families_of(logged: Mapping[int, Sequence[RowVersion]], by_id: Mapping[int,
     known = {number: Family(name) for number, name in by_id.items() if name in set(Family)}
     for is_intact in (True, False):
         forms = Counter(
-            (number, _family_by_form(entry.key, len(entry.value)))
+            (number, _family_by_form(entry.key, entry.value))
             for number in logged.keys() - by_id.keys()
             for entry in logged[number]
             if entry.value is not None and entry.is_intact is is_intact
@@ -418,18 +420,20 @@ def _families_of(logged: Mapping[int, Sequence[RowVersion]], by_id: Mapping[int,
     return {number: known[number] for number in logged if number in known}
 
 
-def _family_by_form(key: bytes, size: int) -> Family:
-    """The family that a row with this key, and a value of this many bytes, has the form of.
+def _family_by_form(key: bytes, value: bytes | memoryview) -> Family:
+    """The family that a row with this key and this value has the form of.
 
     Keys of records begin with a letter, which ids of uploads and multihashes do not; after it, those as long as a
-    digest have names.
+    digest have names. A difference begins with a digest, which is random; so among several rows of pages there are some
+    whose first byte begins no page.
     """
+    size = len(value)
     if key in _STATE_KEYS or (key[:1] == payload_date(b"") and size == _DATE_BYTES):
         return Family.META
     if len(key) == _ROOT_CID_BYTES and key[:1] == b"\x01":
         return Family.ROOTS
-    if len(key) == _DIGEST_BYTES and _NAMED.match(key) is None:
-        return Family.PAGES
+    if len(key) == DIGEST_BYTES and _NAMED.match(key) is None:
+        return Family.PAGES if bytes(value[:1]) in _PAGE_STARTS else Family.DIFFERENCES
     if key[:1].isalpha():
         return Family.RECORDS
     if size == 0 and len(key) == _UPLOAD_ID_BYTES:

@@ -19,12 +19,12 @@ from coregw.concurrency import result_of
 from coregw.errors import CoregwError, StoreDamaged
 from coregw.store.ages import SLICE_SECONDS, Clock
 from coregw.store.collection import Identity, Usage
-from coregw.store.protocol import Put, Stored, Table, WriteOutcomes, check_listing, check_renewal, key_range
+from coregw.store.protocol import ListedPage, Put, Stored, Table, WriteOutcomes, check_listing, check_renewal, key_range
 from coregw.store.rocksdb.committer import CommitFigures, Committer, Request, Transaction
 from coregw.store.rocksdb.database import Database, FamilyFigures
 from coregw.store.rocksdb.directory import DATABASE, checkpoint_directory, write_identity
-from coregw.store.rocksdb.garbage import Dates, RocksCollection, root_rows
-from coregw.store.rocksdb.layout import EPOCH_KEY, FAMILIES, TIME_KEY, Family, RowKey
+from coregw.store.rocksdb.garbage import Dates, RocksCollection, difference_rows, root_rows
+from coregw.store.rocksdb.layout import DIGEST_BYTES, EPOCH_KEY, FAMILIES, TIME_KEY, Family, RowKey
 from coregw.store.rocksdb.payloads import (
     RocksPayloads,
     RocksPayloadWriter,
@@ -193,12 +193,13 @@ class RocksStore:
         durable: bool = True,
         requires: Sequence[bytes] = (),
         since: int | None = None,
+        differences: Sequence[tuple[bytes, bytes]] = (),
     ) -> int:
-        put = Put(rows, requires, since)
+        put = Put(rows, requires, since, differences=differences)
         durable = durable or put.is_durable  # only pages survive `Database.reopen`
         return await self._committer.submit(
             partial(self._dates.put_rows, put=put),
-            reads=root_rows(requires),
+            reads=[*root_rows(requires), *difference_rows(differences)],
             size=put.size,
             durable=durable,
             after_sync=durable,
@@ -242,12 +243,25 @@ class RocksStore:
             shown += await self.list_rows(table, prefix, rows[-1][0], limit - len(shown))
         return shown
 
+    async def list_pages(self, after: bytes | None, limit: int) -> list[ListedPage]:
+        check_listing(limit)
+        start, end = key_range(b"", after)
+        pages = await self._reader.run(lambda database: database.scan_pages(start, end, limit))
+        return [
+            ListedPage(digest, page, len(digest) + len(page), None)
+            if difference is None
+            else ListedPage(digest, page, len(digest) + len(difference), difference[:DIGEST_BYTES])
+            for digest, page, difference in pages
+        ]
+
     async def delete(self, table: Table, keys: Sequence[bytes]) -> None:
-        family = FAMILIES[table]
+        families = (Family.PAGES, Family.DIFFERENCES) if table is Table.PAGES else (FAMILIES[table],)
 
         def delete(transaction: Transaction) -> None:
             for key in keys:
-                transaction.delete(RowKey(family, key))
+                self._dates.forget_base(key)
+                for family in families:
+                    transaction.delete(RowKey(family, key))
 
         await self._committer.submit(delete, size=0, durable=True)
 
@@ -443,9 +457,10 @@ class RocksThreadCalls:
             return [_outcome_of(partial(self._dates.put_rows, transaction, put)) for put in puts]
 
         roots = [root for put in puts for root in (*put.requires, *(() if put.replaces is None else put.roots))]
+        rows = [*root_rows(roots), *(row for put in puts for row in difference_rows(put.differences))]
         durable = any(put.is_durable for put in puts)
         size = sum(put.size for put in puts)
-        return Request(perform, root_rows(roots), size, durable=durable, after_sync=durable, count=len(puts))
+        return Request(perform, rows, size, durable=durable, after_sync=durable, count=len(puts))
 
     def _renewal_request(self, renewals: Sequence[Sequence[bytes]]) -> Request:
         def perform(transaction: Transaction) -> list[list[int | None] | CoregwError]:

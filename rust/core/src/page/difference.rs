@@ -1,6 +1,6 @@
 //! Differences between pages: a change of a large tree alters a few bytes of each page on its path.
 //!
-//! A difference says how a page is made of another one, its base (`docs/decisions/0407`):
+//! A difference says how a page is made of another one, its base (`docs/decisions/0403`):
 //!
 //! ```text
 //! digest of the base (32 bytes)
@@ -33,7 +33,7 @@ impl PageDifference {
         let start = common_start(old, new);
         let end = common_end(&old[start..], &new[start..]);
         let (left_out, inserted) = (&old[start..old.len() - end], &new[start..new.len() - end]);
-        let mut out = Encoder::new(base);
+        let mut out = DifferenceWriter::new(base);
         out.copy(0, start);
         if left_out.len() == inserted.len() {
             out.overwrite(start, left_out, inserted);
@@ -71,7 +71,7 @@ impl PageDifference {
     #[must_use]
     pub fn join(&self, next: &Self) -> Self {
         let mut pieces = Pieces::of(self.splices());
-        let mut out = Encoder::new(&self.base());
+        let mut out = DifferenceWriter::new(&self.base());
         for splice in next.splices() {
             pieces.take(splice.copied, |piece| out.add(piece));
             pieces.take(splice.left_out, |_| {});
@@ -231,7 +231,7 @@ impl<'a> Pieces<'a> {
 }
 
 /// Writes a difference. What is copied comes in the order of the base.
-struct Encoder {
+struct DifferenceWriter {
     bytes: Vec<u8>,
     /// Where the base was copied to.
     at: usize,
@@ -240,7 +240,7 @@ struct Encoder {
     inserted: Vec<u8>,
 }
 
-impl Encoder {
+impl DifferenceWriter {
     fn new(base: &Digest) -> Self {
         Self { bytes: base.0.to_vec(), at: 0, copied: 0, inserted: Vec::new() }
     }

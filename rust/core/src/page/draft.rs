@@ -9,9 +9,20 @@ use crate::bits::{PathBuffer, Side};
 use crate::id::cid::Kind;
 use crate::interrupt::{Attempt, Failure, Interrupt};
 use crate::page::difference::PageDifference;
-use crate::page::format::{EncodedPage, Page};
+use crate::page::format::Page;
 use crate::page::partial::{MAX_MISSING_PAGES, PartialTree};
 use crate::tree::arena::{Arena, FRESH, KEEP_LEFT, KEEP_RIGHT, Node, NodeId, PAGE_TOP, SHOWN, State, Tail};
+
+/// A page, and its encoding for a store.
+#[derive(Debug)]
+pub struct EncodedPage {
+    /// The page.
+    pub page: Arc<Page>,
+    /// Its encoding.
+    pub bytes: Vec<u8>,
+    /// Its difference to an existing page, if it was made by a change of one.
+    pub difference: Option<PageDifference>,
+}
 
 impl PartialTree {
     /// Creates the pages of the tree below `top`, which is whole in memory, that do not exist yet, the top page first. Each

@@ -11,7 +11,6 @@ use crate::error::{Error, Result};
 use crate::id::cid::{Kind, RootCid};
 use crate::id::suite::{Digest, Suite};
 use crate::interrupt::Fault;
-use crate::page::difference::PageDifference;
 use crate::page::links::Links;
 use crate::tree::arena::{Arena, NodeId, State};
 use crate::tree::node::{Encoding, ListInner, ListLeaf, MapInner, MapLeaf, Tag};
@@ -35,17 +34,6 @@ pub struct Page {
     pub(crate) next: Vec<Arc<Page>>,
     /// Those that were found, otherwise.
     pub(crate) links: Links<Self>,
-}
-
-/// A page, and its encoding for a store.
-#[derive(Debug)]
-pub struct EncodedPage {
-    /// The page.
-    pub page: Arc<Page>,
-    /// Its encoding.
-    pub bytes: Vec<u8>,
-    /// Its difference to an existing page, if it was made by a change of one.
-    pub difference: Option<PageDifference>,
 }
 
 /// The trees that a page may belong to.

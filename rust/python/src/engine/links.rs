@@ -78,7 +78,7 @@ pub fn page_guides<'py>(py: Python<'py>, pages: Vec<(BytesLike, BytesLike)>) -> 
         .collect())
 }
 
-/// Return the page that a difference makes of the page that it is a difference to, whose digest is its first 32 bytes.
+/// Return the page that a difference makes of its base, the page whose digest is its first 32 bytes.
 ///
 /// O(bytes). The digest of the result is not checked.
 ///
@@ -88,8 +88,8 @@ pub fn page_guides<'py>(py: Python<'py>, pages: Vec<(BytesLike, BytesLike)>) -> 
 /// >>> apply_difference(bytes(32) + bytes([4, 8, 3]) + b"new", b"The old page")
 /// b'The new'
 #[pyfunction]
-pub fn apply_difference<'py>(py: Python<'py>, difference: BytesLike, page: BytesLike) -> Option<Bound<'py, PyBytes>> {
-    let made = core::PageDifference::read(&difference)?.apply(&page)?;
+pub fn apply_difference<'py>(py: Python<'py>, difference: BytesLike, base: BytesLike) -> Option<Bound<'py, PyBytes>> {
+    let made = core::PageDifference::read(&difference)?.apply(&base)?;
     Some(PyBytes::new(py, &made))
 }
 
@@ -101,10 +101,11 @@ pub fn apply_difference<'py>(py: Python<'py>, difference: BytesLike, page: Bytes
 ///     size: The size in bytes of the page that both make.
 ///
 /// Returns:
-///     The difference; None if one is malformed, or if the page itself is preferable: it takes more than an eighth of it.
+///     The difference; None if one is malformed, or if it takes more than an eighth of the page.
 ///
-/// >>> join_differences(bytes(32) + bytes([1, 1, 1]) + b"x", bytes(32) + bytes([2, 1, 1]) + b"y", 400)[32:]
-/// b'xy'
+/// >>> joined = join_differences(bytes(32) + bytes([1, 1, 1]) + b"x", bytes(32) + bytes([2, 1, 1]) + b"y", 400)
+/// >>> apply_difference(joined, b"abcd")
+/// b'axyd'
 #[pyfunction]
 pub fn join_differences<'py>(
     py: Python<'py>,

@@ -16,8 +16,8 @@ pub struct Need(ops::Need);
 type Names<'py> = Vec<Bound<'py, PyBytes>>;
 /// Pairs of a digest and what belongs to it.
 type Pairs<'py> = Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>;
-/// Pages, the roots to record, the roots that must be held meanwhile, and differences of some of the pages to others.
-type PagesAndRoots<'py> = (Pairs<'py>, Names<'py>, Names<'py>, Pairs<'py>);
+/// Pages, differences of some of them to others, the roots to record, and the roots that must be held meanwhile.
+type PagesAndRoots<'py> = (Pairs<'py>, Pairs<'py>, Names<'py>, Names<'py>);
 
 #[pymethods]
 impl Need {
@@ -101,15 +101,16 @@ impl Need {
         }
     }
 
-    /// (digest, page) pairs, then roots, to store durably if further roots are held; then call `poll`; or None.
+    /// Pages, differences, and roots to store durably if further roots are held; then call `poll`; or None.
     ///
-    /// The last item has differences of some of the pages, by digest, which may be stored instead (`apply_difference`).
+    /// The pages are (digest, page) pairs. Of some, there are differences by digest, which may be stored instead
+    /// (`apply_difference`).
     #[getter]
     fn store<'py>(&self, py: Python<'py>) -> Option<PagesAndRoots<'py>> {
         match &self.0 {
             ops::Need::Store { pages, differences: all, roots, requires } => {
                 let pages = pages.iter().map(|(digest, page)| (PyBytes::new(py, &digest.0), PyBytes::new(py, page)));
-                Some((pages.collect(), names(py, roots), names(py, requires), differences(py, all)))
+                Some((pages.collect(), differences(py, all), names(py, roots), names(py, requires)))
             }
             _ => None,
         }

@@ -1,0 +1,243 @@
+"""Pages that a RocksDB store keeps as differences to others: what is written, read, collected and repaired."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import coregw
+from coregw._core import Cid, apply_difference
+from coregw.store import Stored, Table
+from coregw.store.protocol import ListedPage
+from coregw.store.rocksdb import RocksStore, open_store
+from coregw.store.rocksdb.layout import Family
+from coregw.upkeep.file_check import check_database
+from coregw.upkeep.repair import repair_store
+from upkeep_site import Site, Time, site_on
+
+pytestmark = pytest.mark.anyio
+
+TARGETS = [coregw.payload_cid(bytes([number])) for number in range(8)]
+PAGE, BASE, OTHER = (bytes([number]) * 32 for number in (1, 2, 3))
+BYTES = bytes(range(200)) * 5
+CHANGED = b"new" + BYTES
+TO_BASE = BASE + bytes([0, 0, 3]) + b"new"
+
+
+def many(count: int) -> dict[str, str]:
+    return {f"folder/{number:05}": TARGETS[0] for number in range(count)}
+
+
+async def listed(site: Site) -> dict[bytes, ListedPage]:
+    assert isinstance(site.store, RocksStore)
+    return {page.digest: page for page in await site.store.list_pages(None, 100_000)}
+
+
+async def change(site: Site, root: str, arcs: dict[str, str], path: str, target: str) -> str:
+    """Change an arc of a map, and of the model of the map; the new root."""
+    before, arcs[path] = arcs[path], target
+    return await site.change(root, path, target, before)
+
+
+async def exported(site: Site, root: str) -> bytes:
+    return b"".join([part async for part in await site.engine.cars.export_car(root, payloads=False)])
+
+
+async def expect(site: Site, kept: Mapping[str, Mapping[str, str]]) -> None:
+    """Check that the store has everything of roots, as a map in memory has it."""
+    for root, arcs in kept.items():
+        tree = coregw.Map(arcs)
+        assert tree.root == root
+        for path in [*arcs][:: max(1, len(arcs) // 20)]:
+            assert await site.resolve(root, *path.split("/")) == arcs[path]
+        assert await exported(site, root)
+
+
+# --- what is written --------------------------------------------------------------------------------------------------
+
+
+async def test_a_change_takes_few_bytes_and_is_read_from_the_disk(tmp_path: Path) -> None:
+    arcs, time = many(5000), Time()
+    async with site_on(tmp_path, time) as site:
+        root = await site.create(arcs)
+        before = await listed(site)
+        for number in range(60):
+            path = f"folder/{number * 7:05}"
+            root = await change(site, root, arcs, path, TARGETS[1])
+        new = [page for digest, page in (await listed(site)).items() if digest not in before]
+        differences = [page for page in new if page.base is not None]
+        assert len(differences) > 0.8 * len(new)
+        assert sum(page.size for page in new) < 0.2 * sum(len(page.page) for page in new)
+        whole = {digest for digest, page in (await listed(site)).items() if page.base is None}
+        assert {page.base for page in differences} <= whole
+    async with site_on(tmp_path, time) as site:
+        await expect(site, {root: arcs})
+    assert check_database(tmp_path / "rocksdb", lambda _: None).is_sound
+
+
+async def test_a_change_that_is_undone_writes_no_page(site: Site) -> None:
+    root = await site.create(many(2000))
+    changed = await site.change(root, "folder/00007", TARGETS[1], TARGETS[0])
+    before = await listed(site)
+    assert await site.change(changed, "folder/00007", TARGETS[0], TARGETS[1]) == root
+    assert await listed(site) == before
+
+
+async def test_a_page_without_its_base_is_absent(site: Site) -> None:
+    store = site.store
+    assert isinstance(store, RocksStore)
+    await store.put({Table.PAGES: [(BASE, BYTES)]})
+    await store.put({Table.PAGES: [(PAGE, CHANGED)]}, differences=[(PAGE, TO_BASE)])
+    assert await store.get(Table.PAGES, [PAGE, OTHER, BASE]) == [CHANGED, None, BYTES]
+    assert await store.list_rows(Table.PAGES, b"", None, 1) == [(PAGE, CHANGED)]
+    await store.delete(Table.PAGES, [BASE])
+    assert await store.get(Table.PAGES, [PAGE, BASE]) == [None, None]
+    assert await store.list_rows(Table.PAGES, b"", None, 1) == []
+    assert await store.list_pages(None, 9) == [ListedPage(PAGE, b"", 32 + len(TO_BASE), BASE)]
+    await store.put({Table.PAGES: [(OTHER, BYTES)]})
+    assert await store.list_rows(Table.PAGES, b"", None, 1) == [(OTHER, BYTES)]
+
+
+@pytest.mark.parametrize("state", ["absent", "a difference", "deleted"])
+async def test_a_base_that_is_not_stored_as_a_whole_is_none(tmp_path: Path, state: str) -> None:
+    async with await open_store(tmp_path) as store:
+        await store.put({Table.PAGES: [(OTHER, BYTES)]})
+        if state == "a difference":
+            await store.put({Table.PAGES: [(BASE, CHANGED)]}, differences=[(BASE, OTHER + bytes([0, 0, 3]) + b"new")])
+        if state == "deleted":
+            await store.put({Table.PAGES: [(BASE, BYTES), (PAGE, CHANGED)]}, differences=[(PAGE, TO_BASE)])
+            await store.delete(Table.PAGES, [BASE, PAGE])
+        await store.put({Table.PAGES: [(PAGE, CHANGED)]}, differences=[(PAGE, TO_BASE)])
+        [page] = [page for page in await store.list_pages(None, 9) if page.digest == PAGE]
+        assert page.base == (OTHER if state == "a difference" else None)
+        await store.delete(Table.PAGES, [BASE])
+        assert await store.get(Table.PAGES, [PAGE]) == [
+            apply_difference(OTHER + bytes([0, 0, 6]) + b"newnew", BYTES) if page.base else CHANGED
+        ]
+
+
+async def test_a_base_that_the_same_batch_removes_is_none(tmp_path: Path) -> None:
+    async with await open_store(tmp_path) as store:
+        await store.put({Table.PAGES: [(BASE, BYTES)]})
+        await store.put({Table.PAGES: [(OTHER, CHANGED)]}, differences=[(OTHER, TO_BASE)])
+        with store._committer._writing:
+            removal = asyncio.create_task(store.delete(Table.PAGES, [BASE]))
+            put = asyncio.create_task(store.put({Table.PAGES: [(PAGE, CHANGED)]}, True, differences=[(PAGE, TO_BASE)]))
+            while store._committer.queued < 2:
+                await asyncio.sleep(0.001)
+        await asyncio.gather(removal, put)
+        assert await store.get(Table.PAGES, [PAGE, BASE]) == [CHANGED, None]
+
+
+# --- collections ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_base_stays_as_long_as_a_kept_page_is_a_difference_to_it(site: Site) -> None:
+    arcs = many(2000)
+    old = await site.create(arcs)
+    kept = await site.change(old, "folder/00007", TARGETS[1], TARGETS[0])
+    await site.publish(kept)
+    bases = {page.base for page in (await listed(site)).values()} - {None}
+    site.time.seconds += 100
+    result = await site.collect()
+    assert (result.roots_removed, result.pages_removed) == (1, 0)
+    assert bases <= (await listed(site)).keys()
+    await expect(site, {kept: arcs | {"folder/00007": TARGETS[1]}})
+    last = await site.create({"a": TARGETS[0]})
+    await site.engine.publications.publish("docs", "main", last, 1)
+    site.time.seconds += 100
+    result = await site.collect(revisions=1)
+    assert (result.roots_removed, len(await listed(site))) == (1, 1)
+
+
+async def test_what_a_collection_takes_for_garbage_stays_if_it_becomes_a_base(site: Site) -> None:
+    store = site.store
+    assert isinstance(store, RocksStore)
+    await store.put({Table.PAGES: [(BASE, BYTES)]})
+    site.time.seconds += 100
+    async with store.collect(60) as collection:
+        await collection.expire()
+        await store.put({Table.PAGES: [(PAGE, CHANGED)]}, differences=[(PAGE, TO_BASE)])
+        assert await collection.remove(Stored.PAGES, [BASE, PAGE]) == [False, False]
+    assert await store.get(Table.PAGES, [PAGE]) == [CHANGED]
+
+
+@given(seed=st.integers(0, 2**32), size=st.sampled_from([3, 300, 1500]))
+@settings(max_examples=12, deadline=None)
+def test_kept_roots_survive_any_history(tmp_path_factory: pytest.TempPathFactory, seed: int, size: int) -> None:
+    """Changes, undone changes, collections and restarts in any order: what is published stays whole."""
+    asyncio.run(_history(tmp_path_factory.mktemp("store"), random.Random(seed), size))  # noqa: S311 - a seed
+
+
+async def _history(folder: Path, choice: random.Random, size: int) -> None:
+    time, held, kept = Time(), {}, {}
+    for _ in range(3):
+        async with site_on(folder, time) as site:
+            if not held:
+                arcs = many(size)
+                held[await site.create(arcs)] = arcs
+            for _ in range(choice.randrange(5, 40)):
+                time.seconds += 1
+                root = choice.choice([*held])
+                arcs = dict(held[root])
+                match choice.randrange(8):
+                    case 0:
+                        await site.publish(root, f"name{len(kept)}")
+                        kept[root] = arcs
+                    case 1:
+                        time.seconds += choice.choice([0, 100])
+                        before = dict(held)
+                        await site.collect(grace=60)
+                        rows = await site.store.get(Table.ROOTS, [bytes(Cid(root)) for root in before])
+                        held = {each: before[each] for each, row in zip(before, rows, strict=True) if row is not None}
+                        assert kept.keys() <= held.keys()
+                        if not held:
+                            held[await site.create(arcs)] = arcs
+                    case _:
+                        path = f"folder/{choice.randrange(min(size, 12)):05}"
+                        target = choice.choice([each for each in TARGETS[:3] if each != arcs[path]])
+                        held[await change(site, root, arcs, path, target)] = arcs
+        async with site_on(folder, time) as site:
+            await expect(site, held)
+        assert check_database(folder / "rocksdb", lambda _: None).is_sound
+
+
+# --- repair -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_repaired_store_has_the_same_differences(tmp_path: Path) -> None:
+    arcs, time = many(3000), Time()
+    async with site_on(tmp_path, time) as site:
+        root = await site.create(arcs)
+        for number in range(20):
+            root = await change(site, root, arcs, f"folder/{number:05}", TARGETS[1])
+        before = await listed(site)
+    repair_store(tmp_path, lambda _: None)
+    async with site_on(tmp_path, time) as site:
+        assert await listed(site) == before
+        await expect(site, {root: arcs})
+
+
+async def test_a_damaged_base_loses_what_is_a_difference_to_it_until_that_is_stored_again(tmp_path: Path) -> None:
+    arcs, time = many(3000), Time()
+    async with site_on(tmp_path, time) as site:
+        root = await site.create(arcs)
+        changed = await change(site, root, arcs, "folder/00007", TARGETS[1])
+        await site.publish(changed)
+        assert isinstance(site.store, RocksStore)
+        base = next(page.base for page in (await listed(site)).values() if page.base is not None)
+        site.store._database.write([(Family.PAGES, base, b"damaged")])
+        site.store._database.sync()
+    found = check_database(tmp_path / "rocksdb", lambda _: None)
+    assert len(found.missing_pages) == 2
+    repair_store(tmp_path, lambda _: None)
+    async with site_on(tmp_path, time) as site:
+        assert await site.create(arcs) == changed
+        await expect(site, {changed: arcs})
+    assert not check_database(tmp_path / "rocksdb", lambda _: None).missing_pages
