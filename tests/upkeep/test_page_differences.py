@@ -238,6 +238,6 @@ async def test_a_damaged_base_loses_what_is_a_difference_to_it_until_that_is_sto
     assert len(found.missing_pages) == 2
     repair_store(tmp_path, lambda _: None)
     async with site_on(tmp_path, time) as site:
-        assert await site.create(arcs) == changed
-        await expect(site, {changed: arcs})
+        assert [await site.create(each) for each in (arcs, many(3000))] == [changed, root]
+        await expect(site, {changed: arcs, root: many(3000)})
     assert not check_database(tmp_path / "rocksdb", lambda _: None).missing_pages
