@@ -46,7 +46,7 @@ impl PageDifference {
 
     /// Reads a stored difference. None if it is malformed.
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        let (_, mut splices) = parts(bytes)?;
+        let (_, mut splices) = decode(bytes)?;
         splices.all(|splice| splice.is_some()).then(|| Self(bytes.to_vec()))
     }
 
@@ -70,18 +70,18 @@ impl PageDifference {
     /// The difference that makes the page of `next` of this one's base; `next` makes it of this one's page. O(bytes).
     #[must_use]
     pub fn join(&self, next: &Self) -> Self {
-        let mut pieces = Pieces::of(self.splices());
+        let mut parts = Parts::of(self.splices());
         let mut out = DifferenceWriter::new(&self.base());
         for splice in next.splices() {
-            pieces.take(splice.copied, |piece| out.add(piece));
-            pieces.take(splice.left_out, |_| {});
+            parts.take(splice.copied, |part| out.add(part));
+            parts.take(splice.left_out, |_| {});
             out.insert(splice.inserted);
         }
         let mut rest = 0;
-        for piece in pieces.parts.into_iter().rev() {
-            match piece {
-                Piece::Rest { start } => rest = start,
-                piece => out.add(piece),
+        for part in parts.left.into_iter().rev() {
+            match part {
+                Part::Rest { start } => rest = start,
+                part => out.add(part),
             }
         }
         out.copy_rest(rest);
@@ -105,7 +105,7 @@ impl PageDifference {
     }
 
     fn splices(&self) -> impl Iterator<Item = Splice<'_>> {
-        parts(&self.0).into_iter().flat_map(|(_, splices)| splices.flatten())
+        decode(&self.0).into_iter().flat_map(|(_, splices)| splices.flatten())
     }
 }
 
@@ -129,7 +129,7 @@ struct Splice<'a> {
 }
 
 /// The base and the splices of a stored difference. The last splice is None if it is malformed.
-fn parts(bytes: &[u8]) -> Option<(Digest, impl Iterator<Item = Option<Splice<'_>>>)> {
+fn decode(bytes: &[u8]) -> Option<(Digest, impl Iterator<Item = Option<Splice<'_>>>)> {
     let (base, mut rest) = bytes.split_first_chunk::<32>()?;
     let splices = std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -158,7 +158,7 @@ fn read_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
 
 /// A part of a page that is made of a base.
 #[derive(Clone, Copy)]
-enum Piece<'a> {
+enum Part<'a> {
     Copied {
         start: usize,
         len: usize,
@@ -170,62 +170,62 @@ enum Piece<'a> {
     },
 }
 
-impl Piece<'_> {
-    /// The piece in two, if it is longer than this.
+impl Part<'_> {
+    /// The part in two, if it is longer than this.
     fn split(self, len: usize) -> Option<(Self, Self)> {
         match self {
-            Piece::Copied { start, len: all } if all > len => {
-                Some((Piece::Copied { start, len }, Piece::Copied { start: start + len, len: all - len }))
+            Part::Copied { start, len: all } if all > len => {
+                Some((Part::Copied { start, len }, Part::Copied { start: start + len, len: all - len }))
             }
-            Piece::Inserted(bytes) if bytes.len() > len => {
+            Part::Inserted(bytes) if bytes.len() > len => {
                 let (first, rest) = bytes.split_at(len);
-                Some((Piece::Inserted(first), Piece::Inserted(rest)))
+                Some((Part::Inserted(first), Part::Inserted(rest)))
             }
-            Piece::Rest { start } => Some((Piece::Copied { start, len }, Piece::Rest { start: start + len })),
+            Part::Rest { start } => Some((Part::Copied { start, len }, Part::Rest { start: start + len })),
             _ => None,
         }
     }
 
     fn len(&self) -> usize {
         match self {
-            Piece::Copied { len, .. } => *len,
-            Piece::Inserted(bytes) => bytes.len(),
-            Piece::Rest { .. } => usize::MAX,
+            Part::Copied { len, .. } => *len,
+            Part::Inserted(bytes) => bytes.len(),
+            Part::Rest { .. } => usize::MAX,
         }
     }
 }
 
 /// The parts of a page that are left, the next one last.
-struct Pieces<'a> {
-    parts: Vec<Piece<'a>>,
+struct Parts<'a> {
+    left: Vec<Part<'a>>,
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> Parts<'a> {
     fn of(splices: impl Iterator<Item = Splice<'a>>) -> Self {
-        let (mut parts, mut at) = (Vec::new(), 0);
+        let (mut left, mut at) = (Vec::new(), 0);
         for splice in splices {
-            parts.extend([Piece::Copied { start: at, len: splice.copied }, Piece::Inserted(splice.inserted)]);
+            left.extend([Part::Copied { start: at, len: splice.copied }, Part::Inserted(splice.inserted)]);
             at += splice.copied + splice.left_out;
         }
-        parts.push(Piece::Rest { start: at });
-        parts.reverse();
-        Self { parts }
+        left.push(Part::Rest { start: at });
+        left.reverse();
+        Self { left }
     }
 
     /// Takes the next bytes.
-    fn take(&mut self, mut bytes: usize, mut each: impl FnMut(Piece<'a>)) {
+    fn take(&mut self, mut bytes: usize, mut each: impl FnMut(Part<'a>)) {
         while bytes > 0
-            && let Some(piece) = self.parts.pop()
+            && let Some(part) = self.left.pop()
         {
-            let piece = match piece.split(bytes) {
+            let part = match part.split(bytes) {
                 Some((first, rest)) => {
-                    self.parts.push(rest);
+                    self.left.push(rest);
                     first
                 }
-                None => piece,
+                None => part,
             };
-            bytes -= piece.len();
-            each(piece);
+            bytes -= part.len();
+            each(part);
         }
     }
 }
@@ -245,11 +245,11 @@ impl DifferenceWriter {
         Self { bytes: base.0.to_vec(), at: 0, copied: 0, inserted: Vec::new() }
     }
 
-    fn add(&mut self, piece: Piece<'_>) {
-        match piece {
-            Piece::Copied { start, len } => self.copy(start, len),
-            Piece::Inserted(bytes) => self.insert(bytes),
-            Piece::Rest { start } => self.copy_rest(start),
+    fn add(&mut self, part: Part<'_>) {
+        match part {
+            Part::Copied { start, len } => self.copy(start, len),
+            Part::Inserted(bytes) => self.insert(bytes),
+            Part::Rest { start } => self.copy_rest(start),
         }
     }
 
