@@ -88,7 +88,7 @@ def family_options(cache: Cache, *, compacts: bool = True) -> dict[str, Options]
     table = BlockBasedOptions()
     table.disable_cache()
     chunks.set_block_based_table_factory(table)
-    differences = _family_options(buffer_bytes=4 * _MIB, buffers=2, compacts=compacts)
+    differences = _family_options(buffer_bytes=2 * _MIB, buffers=2, compacts=compacts)
     differences.set_block_based_table_factory(_point_lookups(cache))
     families = dict.fromkeys((Family.ROOTS, Family.PAYLOADS, Family.UPLOADS, Family.RECORDS), small)
     return {

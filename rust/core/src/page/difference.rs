@@ -19,7 +19,7 @@ use crate::page::format::MAX_PAGE;
 /// So many equal bytes between two changes are copied: a splice takes about as many.
 const MIN_COPIED: usize = 8;
 
-/// Which part of its page a difference may take. Those to one base grow with each change, and a page that is stored as a
+/// Which stretch of its page a difference may take. Those to one base grow with each change, and a page that is stored as a
 /// whole is the base of the next ones: per change both together take the least at about a tenth.
 const MAX_PART: usize = 8;
 
@@ -70,18 +70,18 @@ impl PageDifference {
     /// The difference that makes the page of `next` of this one's base; `next` makes it of this one's page. O(bytes).
     #[must_use]
     pub fn join(&self, next: &Self) -> Self {
-        let mut parts = Parts::of(self.splices());
+        let mut stretches = Stretches::of(self.splices());
         let mut out = DifferenceWriter::new(&self.base());
         for splice in next.splices() {
-            parts.take(splice.copied, |part| out.add(part));
-            parts.take(splice.left_out, |_| {});
+            stretches.take(splice.copied, |stretch| out.add(stretch));
+            stretches.take(splice.left_out, |_| {});
             out.insert(splice.inserted);
         }
         let mut rest = 0;
-        for part in parts.left.into_iter().rev() {
-            match part {
-                Part::Rest { start } => rest = start,
-                part => out.add(part),
+        for stretch in stretches.left.into_iter().rev() {
+            match stretch {
+                Stretch::Rest { start } => rest = start,
+                stretch => out.add(stretch),
             }
         }
         out.copy_rest(rest);
@@ -156,9 +156,9 @@ fn read_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((value, &bytes[len..]))
 }
 
-/// A part of a page that is made of a base.
+/// Successive bytes of a page that is made of a base.
 #[derive(Clone, Copy)]
-enum Part<'a> {
+enum Stretch<'a> {
     Copied {
         start: usize,
         len: usize,
@@ -170,62 +170,62 @@ enum Part<'a> {
     },
 }
 
-impl Part<'_> {
-    /// The part in two, if it is longer than this.
+impl Stretch<'_> {
+    /// The stretch in two, if it is longer than this.
     fn split(self, len: usize) -> Option<(Self, Self)> {
         match self {
-            Part::Copied { start, len: all } if all > len => {
-                Some((Part::Copied { start, len }, Part::Copied { start: start + len, len: all - len }))
+            Stretch::Copied { start, len: all } if all > len => {
+                Some((Stretch::Copied { start, len }, Stretch::Copied { start: start + len, len: all - len }))
             }
-            Part::Inserted(bytes) if bytes.len() > len => {
+            Stretch::Inserted(bytes) if bytes.len() > len => {
                 let (first, rest) = bytes.split_at(len);
-                Some((Part::Inserted(first), Part::Inserted(rest)))
+                Some((Stretch::Inserted(first), Stretch::Inserted(rest)))
             }
-            Part::Rest { start } => Some((Part::Copied { start, len }, Part::Rest { start: start + len })),
+            Stretch::Rest { start } => Some((Stretch::Copied { start, len }, Stretch::Rest { start: start + len })),
             _ => None,
         }
     }
 
     fn len(&self) -> usize {
         match self {
-            Part::Copied { len, .. } => *len,
-            Part::Inserted(bytes) => bytes.len(),
-            Part::Rest { .. } => usize::MAX,
+            Stretch::Copied { len, .. } => *len,
+            Stretch::Inserted(bytes) => bytes.len(),
+            Stretch::Rest { .. } => usize::MAX,
         }
     }
 }
 
-/// The parts of a page that are left, the next one last.
-struct Parts<'a> {
-    left: Vec<Part<'a>>,
+/// What is left of a page, the next stretch last.
+struct Stretches<'a> {
+    left: Vec<Stretch<'a>>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> Stretches<'a> {
     fn of(splices: impl Iterator<Item = Splice<'a>>) -> Self {
         let (mut left, mut at) = (Vec::new(), 0);
         for splice in splices {
-            left.extend([Part::Copied { start: at, len: splice.copied }, Part::Inserted(splice.inserted)]);
+            left.extend([Stretch::Copied { start: at, len: splice.copied }, Stretch::Inserted(splice.inserted)]);
             at += splice.copied + splice.left_out;
         }
-        left.push(Part::Rest { start: at });
+        left.push(Stretch::Rest { start: at });
         left.reverse();
         Self { left }
     }
 
     /// Takes the next bytes.
-    fn take(&mut self, mut bytes: usize, mut each: impl FnMut(Part<'a>)) {
+    fn take(&mut self, mut bytes: usize, mut each: impl FnMut(Stretch<'a>)) {
         while bytes > 0
-            && let Some(part) = self.left.pop()
+            && let Some(stretch) = self.left.pop()
         {
-            let part = match part.split(bytes) {
+            let stretch = match stretch.split(bytes) {
                 Some((first, rest)) => {
                     self.left.push(rest);
                     first
                 }
-                None => part,
+                None => stretch,
             };
-            bytes -= part.len();
-            each(part);
+            bytes -= stretch.len();
+            each(stretch);
         }
     }
 }
@@ -245,11 +245,11 @@ impl DifferenceWriter {
         Self { bytes: base.0.to_vec(), at: 0, copied: 0, inserted: Vec::new() }
     }
 
-    fn add(&mut self, part: Part<'_>) {
-        match part {
-            Part::Copied { start, len } => self.copy(start, len),
-            Part::Inserted(bytes) => self.insert(bytes),
-            Part::Rest { start } => self.copy_rest(start),
+    fn add(&mut self, stretch: Stretch<'_>) {
+        match stretch {
+            Stretch::Copied { start, len } => self.copy(start, len),
+            Stretch::Inserted(bytes) => self.insert(bytes),
+            Stretch::Rest { start } => self.copy_rest(start),
         }
     }
 
