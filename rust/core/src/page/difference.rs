@@ -19,7 +19,7 @@ use crate::page::format::MAX_PAGE;
 /// So many equal bytes between two changes are copied: a splice takes about as many.
 const MIN_COPIED: usize = 8;
 
-/// Which stretch of its page a difference may take. Those to one base grow with each change, and a page that is stored as a
+/// Which part of its page a difference may take. Those to one base grow with each change, and a page that is stored as a
 /// whole is the base of the next ones: per change both together take the least at about a tenth.
 const MAX_PART: usize = 8;
 
