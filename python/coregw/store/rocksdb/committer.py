@@ -170,11 +170,9 @@ class Transaction:
 
     def put_all(self, family: Family, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         """Write rows of one family."""
+        self.writes += [(family, key, value) for key, value in pairs]
         if family in self._families_read:
-            for key, value in pairs:
-                self._write(RowKey(family, key), value)
-        else:
-            self.writes += [(family, key, value) for key, value in pairs]
+            self._rows.update((row, value) for key, value in pairs if (row := RowKey(family, key)) in self._rows)
 
     def delete(self, row: RowKey) -> None:
         """Delete a row."""

@@ -21,6 +21,9 @@ use crate::tree::writer;
 /// The maximum size of a stored page, in bytes: the limit of the cut, and the longest label or leaf of a top node.
 pub const MAX_PAGE: usize = 8192 + crate::key::MAX_KEY + 256;
 
+/// The bytes of a node in a page, in the mean.
+const NODE_BYTES: usize = 28;
+
 /// A parsed page with all its digests.
 #[derive(Debug)]
 pub struct Page {
@@ -117,7 +120,9 @@ impl Page {
 
     /// Encodes the page for a store.
     pub fn to_bytes(&self) -> Vec<u8> {
-        writer::encode(&self.arena, self.kind, Self::TOP, Form::Page, |id| (&self.arena, id))
+        let mut out = Vec::with_capacity(self.arena.nodes.len() * NODE_BYTES);
+        writer::encode_to(&mut out, &self.arena, self.kind, Self::TOP, Form::Page, |id| (&self.arena, id));
+        out
     }
 
     /// Encodes the top node (protocol section 3): the block that its root CID names.
