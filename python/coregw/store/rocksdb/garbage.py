@@ -57,6 +57,63 @@ def difference_rows(differences: Sequence[tuple[bytes, bytes]]) -> list[RowKey]:
 _MAX_BASES: Final = 32_768
 
 
+class Bases:
+    """Pages that are stored as a whole, so that others may be stored as differences to them. For the thread that writes.
+
+    Args:
+        database: The database.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: set[bytes] = set()
+        self._epoch = database.epoch
+
+    def divide(
+        self,
+        transaction: Transaction,
+        pages: Sequence[tuple[bytes, bytes]],
+        differences: Sequence[tuple[bytes, bytes]],
+    ) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
+        """Divide pages into those to store as a whole, and those to store as differences. Writes nothing.
+
+        Args:
+            transaction: Has read the `difference_rows`.
+            pages: Pages by digest.
+            differences: Differences of some of them to other pages, which may be stored as differences themselves.
+
+        Returns:
+            Pages; and differences to pages that are stored as a whole. If a change is undone, one is to its own page.
+        """
+        sizes = {digest: len(page) for digest, page in pages}
+        short: dict[bytes, bytes] = {}
+        for (digest, difference), row in zip(differences, difference_rows(differences), strict=True):
+            first = transaction.get(row)
+            if joined := difference if first is None else join_differences(first, difference, sizes[digest]):
+                short[digest] = joined
+        self._find([each[:DIGEST_BYTES] for each in short.values()])
+        chosen = [pair for pair in short.items() if self._is_whole(transaction, pair[1][:DIGEST_BYTES])]
+        divided = dict(chosen)
+        return [pair for pair in pages if pair[0] not in divided], chosen
+
+    def forget(self, digest: bytes) -> None:
+        """Note that a page is removed."""
+        self._known.discard(digest)
+
+    def _find(self, digests: Sequence[bytes]) -> None:
+        """Note which of these pages are stored as a whole."""
+        if len(self._known) > _MAX_BASES or self._epoch != self._database.epoch:
+            self._known.clear()
+            self._epoch = self._database.epoch
+        unknown = [digest for digest in digests if digest not in self._known]
+        with suppress(StoreDamaged):  # then the new pages are stored as a whole
+            pages = self._database.get_rows(Family.PAGES, unknown)
+            self._known.update(digest for digest, page in zip(unknown, pages, strict=True) if page is not None)
+
+    def _is_whole(self, transaction: Transaction, digest: bytes) -> bool:
+        return digest in self._known and not transaction.has_deleted(RowKey(Family.PAGES, digest))
+
+
 class Dates:
     """The dates of one database.
 
@@ -66,10 +123,7 @@ class Dates:
     """
 
     def __init__(self, database: Database, slice_seconds: float) -> None:
-        self._database = database
-        self._bases: set[bytes] = set()
-        """Some of the pages that are stored as a whole."""
-        self._epoch = database.epoch
+        self.bases: Final = Bases(database)
         self.ages: Final = Ages(
             database.clock,
             undated=database.undated,
@@ -119,52 +173,24 @@ class Dates:
         self.require(transaction, put.requires)
         for table, pairs in put.rows.items():
             if table is Table.PAGES and put.differences:
-                self._put_pages(transaction, pairs, put.differences, now)
+                self._put_changed(transaction, pairs, put.differences, now)
             else:
                 self.put(transaction, table, pairs, now)
         return now
 
-    def _put_pages(
+    def _put_changed(
         self,
         transaction: Transaction,
         pages: Sequence[tuple[bytes, bytes]],
         differences: Sequence[tuple[bytes, bytes]],
         now: int,
     ) -> None:
-        """Write pages: those of which there is a short difference to a page that is stored as a whole, as this.
-
-        A base is noted as put lately like the page itself, so no collection removes it that may not know of the page.
-        """
-        joined: dict[bytes, bytes] = {}
-        sizes = {digest: len(page) for digest, page in pages}
-        for (digest, difference), row in zip(differences, difference_rows(differences), strict=True):
-            first = transaction.get(row)
-            joined[digest] = difference if first is None else join_differences(first, difference, sizes[digest]) or b""
-        self._find_bases([each[:DIGEST_BYTES] for each in joined.values() if each])
-        kept = {digest: each for digest, each in joined.items() if self._is_base(transaction, each[:DIGEST_BYTES])}
-        whole = [pair for pair in pages if pair[0] not in kept]
-        # A change that is undone leads to the base itself.
-        rows = [(digest, each) for digest, each in kept.items() if each[:DIGEST_BYTES] != digest]
-        self.ages.recent.add([*sizes, *(each[:DIGEST_BYTES] for each in kept.values())], now)
-        transaction.put_all(Family.PAGES, whole)
+        """Write pages, some of them as differences. Bases count as put now too, since no collection knows the need yet."""
+        whole, chosen = self.bases.divide(transaction, pages, differences)
+        self.ages.recent.add([key for digest, each in chosen for key in (digest, each[:DIGEST_BYTES])], now)
+        rows = [(digest, each) for digest, each in chosen if each[:DIGEST_BYTES] != digest]
         transaction.put_all(Family.DIFFERENCES, rows)
-
-    def _find_bases(self, digests: Sequence[bytes]) -> None:
-        """Note which of these pages are stored as a whole."""
-        if len(self._bases) > _MAX_BASES or self._epoch != self._database.epoch:
-            self._bases.clear()
-            self._epoch = self._database.epoch
-        unknown = [digest for digest in digests if digest not in self._bases]
-        with suppress(StoreDamaged):  # then the new pages are stored as a whole
-            pages = self._database.get_rows(Family.PAGES, unknown)
-            self._bases.update(digest for digest, page in zip(unknown, pages, strict=True) if page is not None)
-
-    def _is_base(self, transaction: Transaction, digest: bytes) -> bool:
-        return digest in self._bases and not transaction.has_deleted(RowKey(Family.PAGES, digest))
-
-    def forget_base(self, digest: bytes) -> None:
-        """Note that a page is removed."""
-        self._bases.discard(digest)
+        self.put(transaction, Table.PAGES, whole, now)
 
     def require(self, transaction: Transaction, roots: Sequence[bytes]) -> None:
         """Check that roots are held; see `Ages.require`."""
@@ -323,7 +349,7 @@ class RocksCollection:
     def _remove_page(self, transaction: Transaction, digest: bytes) -> bool:
         if self._dates.ages.recent.may_hold(digest, self.before):
             return False
-        self._dates.forget_base(digest)
+        self._dates.bases.forget(digest)
         transaction.delete(RowKey(Family.PAGES, digest))
         if self._has_differences:
             transaction.delete(RowKey(Family.DIFFERENCES, digest))

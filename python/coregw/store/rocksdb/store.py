@@ -259,7 +259,7 @@ class RocksStore:
 
         def delete(transaction: Transaction) -> None:
             for key in keys:
-                self._dates.forget_base(key)
+                self._dates.bases.forget(key)
                 for family in families:
                     transaction.delete(RowKey(family, key))
 
