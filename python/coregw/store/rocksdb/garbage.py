@@ -58,7 +58,7 @@ _MAX_BASES: Final = 32_768
 
 
 class Bases:
-    """Pages that are stored as a whole, so that others may be stored as differences to them. For the thread that writes.
+    """Pages that are stored as a whole, so that others may be stored as differences to them. For one thread.
 
     Args:
         database: The database.
@@ -185,7 +185,7 @@ class Dates:
         differences: Sequence[tuple[bytes, bytes]],
         now: int,
     ) -> None:
-        """Write pages, some of them as differences. Bases count as put now too, since no collection knows the need yet."""
+        """Write pages, some as differences, whose bases count as put now: no collection knows yet that they are needed."""
         whole, chosen = self.bases.divide(transaction, pages, differences)
         self.ages.recent.add([key for digest, each in chosen for key in (digest, each[:DIGEST_BYTES])], now)
         rows = [(digest, each) for digest, each in chosen if each[:DIGEST_BYTES] != digest]
