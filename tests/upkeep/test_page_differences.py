@@ -175,7 +175,7 @@ async def test_what_a_collection_takes_for_garbage_stays_if_it_becomes_a_base(si
 @settings(max_examples=12, deadline=None)
 def test_kept_roots_survive_any_history(tmp_path_factory: pytest.TempPathFactory, seed: int, size: int) -> None:
     """Changes, undone changes, collections and restarts in any order: what is published stays whole."""
-    asyncio.run(_history(tmp_path_factory.mktemp("store"), random.Random(seed), size))  # noqa: S311 - a seed
+    asyncio.run(_history(tmp_path_factory.mktemp("store"), random.Random(seed), size))
 
 
 async def _history(folder: Path, choice: random.Random, size: int) -> None:
