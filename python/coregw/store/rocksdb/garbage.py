@@ -185,7 +185,7 @@ class Dates:
         differences: Sequence[tuple[bytes, bytes]],
         now: int,
     ) -> None:
-        """Write pages, some as differences. Their bases count as put now, as no collection knows that they are needed."""
+        """Write pages, some as differences. Their bases count as put now: no collection knows that they are needed."""
         whole, chosen = self.bases.divide(transaction, pages, differences)
         self.ages.recent.add([key for digest, each in chosen for key in (digest, each[:DIGEST_BYTES])], now)
         rows = [(digest, each) for digest, each in chosen if each[:DIGEST_BYTES] != digest]
