@@ -368,8 +368,10 @@ class Database(Rows):
         self._root, self.read_only = open_read_only(self.path, self._cache_bytes, cause)
         try:
             with translated(self.path):
-                for family in set(Rdict.list_cf(str(self.path / DATABASE))) & set(Family):
-                    self._families[Family(family)] = self._root.get_column_family(family)
+                self._has_differences = Family.DIFFERENCES in Rdict.list_cf(str(self.path / DATABASE))
+                for family in Family:
+                    if family is not Family.DIFFERENCES or self._has_differences:
+                        self._families[family] = self._root.get_column_family(family)
             with suppress(CoregwError):
                 self.identity = read_identity(self.path)
             with suppress(StoreDamaged):
@@ -396,9 +398,10 @@ class Database(Rows):
             require_skippable(self.path)
         try:
             with translated(self.path):
-                lacks_family = not is_first and Family.DIFFERENCES not in Rdict.list_cf(str(self.path / DATABASE))
                 options = database_options(create=is_first, salvage=salvage, compacts=self._compacts)
-                options.create_missing_column_families(is_first or lacks_family)  # a store of format 1 does
+                if not is_first and Family.DIFFERENCES not in Rdict.list_cf(str(self.path / DATABASE)):
+                    options.create_missing_column_families(True)  # a store of format 1
+                self._has_differences = True
                 self._root = Rdict(
                     str(self.path / DATABASE),
                     options,

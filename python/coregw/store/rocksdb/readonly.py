@@ -106,8 +106,9 @@ def open_read_only(path: Path, cache_bytes: int, cause: Cause) -> tuple[Rdict, R
         state.lock()
         try:
             with translated(path):
-                known = set(Rdict.list_cf(str(path / DATABASE)))  # a store of format 1 has no differences
-                families = {name: each for name, each in family_options(Cache(cache_bytes)).items() if name in known}
+                families = family_options(Cache(cache_bytes))
+                if Family.DIFFERENCES not in Rdict.list_cf(str(path / DATABASE)):  # a store of format 1
+                    del families[Family.DIFFERENCES]
                 root = Rdict(str(path / DATABASE), options, families, access_type=mode)
         except CoregwError:
             state.release()

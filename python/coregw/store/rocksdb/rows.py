@@ -127,6 +127,8 @@ class Rows:
         self._mark: HighWaterMark | None = None
         self._is_sound = True
         self._compacts = True
+        self._has_differences = True
+        """Whether there is `Family.DIFFERENCES`: not if a store of format 1 is open for reading."""
         self._write_options = WriteOptions()
         # rocksdict holds the GIL during a write. A write that RocksDB would delay fails at once instead, so the wait
         # happens in `write`, where other threads can run.
@@ -138,7 +140,7 @@ class Rows:
         Pages of which differences are stored are made of these, in two batches more; one without its base is absent.
         """
         values = self.get_rows(family, keys)
-        if family is Family.PAGES and None in values and Family.DIFFERENCES in self._families:
+        if family is Family.PAGES and None in values and self._has_differences:
             missing = [key for key, value in zip(keys, values, strict=True) if value is None]
             differences = self.get_rows(Family.DIFFERENCES, missing)
             made = iter(self._make(differences) if any(differences) else differences)
@@ -189,9 +191,7 @@ class Rows:
             Their digests; the pages, empty for one whose base is absent; and their differences, if these are stored.
         """
         whole = self._scan_rows(Family.PAGES, start, end, limit)
-        if Family.DIFFERENCES not in self._families:
-            return [(digest, page, None) for digest, page in whole]
-        differences = self._scan_rows(Family.DIFFERENCES, start, end, limit)
+        differences = self._scan_rows(Family.DIFFERENCES, start, end, limit) if self._has_differences else []
         if not differences:
             return [(digest, page, None) for digest, page in whole]
         pages: dict[bytes, bytes | None] = {digest: None for digest, _ in differences}
