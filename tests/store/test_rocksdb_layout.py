@@ -147,6 +147,21 @@ async def test_the_rows_of_format_1_are_a_store(tmp_path: Path, rows: dict[Famil
     assert rows_of(tmp_path / "rocksdb")[Family.DIFFERENCES] == {ONES: DIFFERENCE}
 
 
+async def test_a_damaged_store_of_format_1_is_read_as_it_is(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rocksdb", ROWS)
+    (tmp_path / "coregw-store.json").write_text(MARKER)
+    root = Rdict(str(tmp_path / "rocksdb"), Options(raw_mode=True), {name: Options(raw_mode=True) for name in FORMAT_1})
+    root.get_column_family("payloads").flush()
+    root.close()
+    table = next(each for each in (tmp_path / "rocksdb").glob("*.sst") if SHORT in each.read_bytes())
+    table.unlink()
+    async with await open_store(tmp_path, read_only_if_needed=True) as store:
+        assert store.read_only is not None
+        assert await store.get(Table.PAGES, [bytes(32), ONES]) == [b"page", None]
+        assert await store.list_rows(Table.PAGES, b"", None, 9) == [(bytes(32), b"page")]
+    assert (tmp_path / "coregw-store.json").read_text() == MARKER
+
+
 async def test_what_an_older_version_stored_is_as_old_as_the_first_start_of_this_one(tmp_path: Path) -> None:
     write_rows(tmp_path / "rocksdb", OLDER)
     (tmp_path / "coregw-store.json").write_text(MARKER)
