@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rocksdict import Cache, Rdict
 
 import coregw
+from backup_support import restored, silent
 from coregw._core import Cid, apply_difference
+from coregw.engine import Engine
+from coregw.engine.pages import WHOLE
+from coregw.errors import StoreDamaged
 from coregw.store import Stored, Table
+from coregw.store.memory import MemoryStore
 from coregw.store.protocol import ListedPage
 from coregw.store.rocksdb import RocksStore, open_store
 from coregw.store.rocksdb.layout import Family
+from coregw.store.rocksdb.options import database_options, family_options
+from coregw.store.rocksdb.salvage import RawDatabase
+from coregw.upkeep.backup import back_up
+from coregw.upkeep.check import StoreCheck, absent_targets
+from coregw.upkeep.copy import copy_store
 from coregw.upkeep.file_check import check_database
-from coregw.upkeep.repair import repair_store
+from coregw.upkeep.gc import collect_garbage
+from coregw.upkeep.inventory import StoreInventory
+from coregw.upkeep.repair import repair_online, repair_store
+from rocksdb_support import flip_bit, log_file, run_until_dead
 from upkeep_site import Site, Time, site_on
 
 pytestmark = pytest.mark.anyio
@@ -135,7 +151,60 @@ async def test_a_base_that_the_same_batch_removes_is_none(tmp_path: Path) -> Non
             while store._committer.queued < 2:
                 await asyncio.sleep(0.001)
         await asyncio.gather(removal, put)
-        assert await store.get(Table.PAGES, [PAGE, BASE]) == [CHANGED, None]
+        await store.put({Table.PAGES: [(OTHER, CHANGED)]}, True, differences=[(OTHER, TO_BASE)])
+        assert await store.get(Table.PAGES, [PAGE, BASE, OTHER]) == [CHANGED, None, CHANGED]
+
+
+async def test_a_page_that_is_stored_as_a_whole_is_stored_so_again(tmp_path: Path) -> None:
+    async with await open_store(tmp_path) as store:
+        await store.put({Table.PAGES: [(BASE, BYTES), (PAGE, b"damaged")]})
+        await store.put({Table.PAGES: [(PAGE, CHANGED)]}, differences=[(PAGE, TO_BASE)])
+        assert await store.get(Table.PAGES, [PAGE]) == [CHANGED]
+
+
+async def test_a_base_that_is_kept_alone_is_no_page_until_it_is_stored_again(tmp_path: Path) -> None:
+    async with await open_store(tmp_path) as store:
+        await store.put({Table.PAGES: [(BASE, BYTES), (OTHER, CHANGED)]})
+        await store.put({Table.PAGES: [(PAGE, CHANGED)]}, differences=[(PAGE, TO_BASE)])
+        await store.keep_as_bases([BASE, PAGE, bytes(32)], None)
+        assert await store.get(Table.PAGES, [BASE, PAGE]) == [None, CHANGED]
+        assert await store.list_rows(Table.PAGES, b"", None, 9) == [(PAGE, CHANGED), (OTHER, CHANGED)]
+        further = PAGE[:-1] + b"f"
+        await store.put({Table.PAGES: [(further, CHANGED)]}, differences=[(further, TO_BASE)])
+        to_other = (BASE, OTHER + bytes([0, 3, 0]))
+        await store.put({Table.PAGES: [(BASE, BYTES)]}, differences=[to_other])
+        assert await store.get(Table.PAGES, [BASE, PAGE, further]) == [BYTES, CHANGED, CHANGED]
+        await store.keep_as_bases([BASE], None)
+        assert await store.get(Table.PAGES, [BASE, PAGE, further]) == [None, CHANGED, CHANGED]
+
+
+async def test_a_store_that_has_lost_its_differences_is_damaged(tmp_path: Path) -> None:
+    await (await open_store(tmp_path)).close()
+    options = database_options(create=False, salvage=False)
+    database = Rdict(str(tmp_path / "rocksdb"), options, family_options(Cache(1 << 20)))
+    database.drop_column_family("differences")
+    database.close()
+    with pytest.raises(StoreDamaged):
+        await open_store(tmp_path)
+
+
+async def test_an_absent_page_is_an_answer_of_a_store_whose_log_is_damaged(tmp_path: Path) -> None:
+    run_until_dead(
+        tmp_path,
+        """
+        from coregw.store import Table
+        store = await open_store(path)
+        await store.put({Table.PAGES: [(b"p" * 32, b"page")]})
+        await store.flush()
+        await store.put({Table.RECORDS: [(b"nscope\\0name\\0", b"record")]})
+        die()
+        """,
+    )
+    flip_bit(log := log_file(tmp_path), log.stat().st_size // 3)
+    async with await open_store(tmp_path, read_only_if_needed=True) as store:
+        assert store.read_only is not None
+        assert await store.get(Table.PAGES, [b"p" * 32, b"x" * 32]) == [b"page", None]
+        assert await store.list_rows(Table.PAGES, b"", None, 9) == [(b"p" * 32, b"page")]
 
 
 # --- collections ------------------------------------------------------------------------------------------------------
@@ -211,6 +280,51 @@ async def _history(folder: Path, choice: random.Random, size: int) -> None:
         assert check_database(folder / "rocksdb", lambda _: None).is_sound
 
 
+async def test_a_base_that_is_kept_alone_is_not_looked_into(site: Site) -> None:
+    arcs = many(2000)
+    for number in range(2):
+        await site.put(bytes([number]))
+    only = await site.put(b"of the old root alone")
+    kept = await site.change(await site.create(arcs | {"folder/00007": only}), "folder/00007", TARGETS[1], only)
+    await site.publish(kept)
+    site.time.seconds += 100
+    assert (await site.collect()).payloads_removed == 1
+    inventory = StoreInventory(site.store)
+    passes, pages = [], inventory.pages
+    inventory.pages = lambda: passes.append(0) or pages()  # type: ignore[method-assign, func-returns-value]
+    check = StoreCheck(inventory, lambda _: None)
+    assert (await inventory.in_thread(check.run)).is_sound
+    assert (len(passes), check.pages.missing, check.pages.harms) == (3, {}, {})
+    assert await inventory.in_thread(lambda: list(absent_targets(check, []))) == []
+    await site.store.put({Table.ROOTS: [(bytes(Cid(kept)), WHOLE)]})
+    assert (await repair_online(site.store, lambda _: None)).repaired.is_sound
+    assert await site.store.get(Table.ROOTS, [bytes(Cid(kept))]) == [WHOLE]
+
+
+async def test_a_backup_that_began_with_differences_goes_on_from_a_store_without_any(tmp_path: Path) -> None:
+    repository, time = tmp_path / "backups", Time()
+    memory = MemoryStore(slice_seconds=0.0)
+    async with site_on(tmp_path / "store", time) as site:
+        old = await site.create(many(2000))
+        changes = [
+            {"path": f"folder/{number:05}", "before": {"target": TARGETS[0]}, "after": {"target": TARGETS[1]}}
+            for number in range(40)
+        ]
+        request = {"deltas": [{"kind": "map", "changes": changes}]}
+        await site.publish(json.loads(await site.engine.mutate(old, json.dumps(request).encode()))["new_root"])
+        await back_up(site.store, repository, 7, silent)
+        await copy_store(site.store, memory, report=silent)
+    await asyncio.sleep(0.01)
+    await collect_garbage(memory, grace_seconds=0, revisions=0, dry_run=False, report=silent)
+    await back_up(memory, repository, 7, silent, adopt=True)
+    engine = Engine(memory)
+    assert json.loads(await engine.create_root(json.dumps({"arcs": many(2000)}).encode()))["root"] == old
+    await back_up(memory, repository, 7, silent)
+    await restored(repository, tmp_path / "restored")
+    async with site_on(tmp_path / "restored", time) as site:
+        await expect(site, {old: many(2000)})
+
+
 # --- repair -----------------------------------------------------------------------------------------------------------
 
 
@@ -224,6 +338,27 @@ async def test_a_repaired_store_has_the_same_differences(tmp_path: Path) -> None
     repair_store(tmp_path, lambda _: None)
     async with site_on(tmp_path, time) as site:
         assert await listed(site) == before
+        await expect(site, {root: arcs})
+
+
+async def test_a_repair_keeps_a_page_whose_base_is_damaged_where_they_differ(tmp_path: Path) -> None:
+    arcs, time = many(2000), Time()
+    async with site_on(tmp_path, time) as site:
+        root = await change(site, await site.create(arcs), arcs, "folder/00007", TARGETS[1])
+        await site.publish(root)
+        found = await listed(site)
+        page = next(page for page in found.values() if page.base is not None and page.digest != Cid(root).digest)
+        assert isinstance(site.store, RocksStore)
+        assert page.base is not None
+        [difference] = site.store._database.get_rows(Family.DIFFERENCES, [page.digest])
+        assert difference is not None
+        base = found[page.base].page
+        others = (base[:at] + bytes([base[at] ^ 1]) + base[at + 1 :] for at in range(len(base)))
+        damaged = next(other for other in others if apply_difference(difference, other) == page.page)
+        site.store._database.write([(Family.PAGES, page.base, damaged)])
+        site.store._database.sync()
+    repair_store(tmp_path, lambda _: None)
+    async with site_on(tmp_path, time) as site:
         await expect(site, {root: arcs})
 
 
@@ -244,3 +379,24 @@ async def test_a_damaged_base_loses_what_is_a_difference_to_it_until_that_is_sto
         assert [await site.create(each) for each in (arcs, many(3000))] == [changed, root]
         await expect(site, {changed: arcs, root: many(3000)})
     assert not check_database(tmp_path / "rocksdb", lambda _: None).missing_pages
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+async def test_rows_are_found_in_files_as_they_are_read_in_order(tmp_path: Path) -> None:
+    choice = random.Random(3)
+    async with await open_store(tmp_path) as store:
+        for part in range(6):
+            rows = [(choice.randbytes(1) * 32, choice.randbytes(choice.randrange(1, 6000))) for _ in range(90)]
+            await store.put({Table.PAGES: list(dict(rows).items())})
+            await store.delete(Table.PAGES, [choice.randbytes(1) * 32 for _ in range(9)])
+            if part % 2:
+                await store.flush()
+        shutil.copytree(tmp_path / "rocksdb", tmp_path / "copy", ignore=shutil.ignore_patterns("LOCK"))
+    for folder in (tmp_path / "rocksdb", tmp_path / "copy"):  # the copy has rows in its log
+        with RawDatabase(folder) as database:
+            expected = {row.key: row for row in database.rows(Family.PAGES)}
+            assert len(expected) > 150
+            for key in (bytes([number]) * 32 for number in range(256)):
+                assert database.find(Family.PAGES, key) == expected.get(key)

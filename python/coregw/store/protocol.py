@@ -441,9 +441,9 @@ class ListedPage(NamedTuple):
 
     Attributes:
         digest: What names it.
-        page: Its bytes, empty for one whose base is missing.
+        page: Its bytes, empty for one whose base is missing, and for a base that is kept alone.
         size: The bytes that it takes.
-        base: The digest of its base, if a difference of it is stored; it may be stored as a whole as well.
+        base: The digest of its base, if a difference is stored, perhaps beside a page. Of a base kept alone, its own.
     """
 
     digest: bytes
@@ -471,7 +471,15 @@ class DifferenceStore(Store, Protocol):
         """As `Store.put`. Pages that have differences, by digest, may be stored as these."""
 
     async def list_pages(self, after: bytes | None, limit: int) -> list[ListedPage]:
-        """List pages as `list_rows`, with their bases."""
+        """List pages as `list_rows`, with their bases, and with what is kept as a base alone."""
+
+    async def keep_as_bases(self, digests: Sequence[bytes], before: int | None) -> None:
+        """Keep pages as bases alone: they are not held any more. Durable with the next durable write.
+
+        Args:
+            digests: What names the pages.
+            before: Skip pages that were put since this time of the store, as `Collection.remove` does; None skips none.
+        """
 
 
 @runtime_checkable

@@ -21,11 +21,12 @@ from coregw.messages.management import ProgressCallback
 from coregw.store import Table
 from coregw.store.protocol import Guide
 from coregw.store.rocksdb.layout import (
-    DIGEST_BYTES,
     Family,
     PayloadRow,
     RootRow,
+    base_of,
     chunk_range,
+    page_of_base,
     payload_date,
     upload_of_chunk,
 )
@@ -121,14 +122,27 @@ class FileInventory:
             row, difference = next(group)
             if difference is None:  # what is stored as a whole comes first
                 yield StoredPage(digest, bytes(row.value or b""), row.is_intact)
-            elif (base := self._base((value := bytes(difference.value or b""))[:DIGEST_BYTES])) is not None:
-                # Garbage without its base is what a collection leaves that is interrupted.
-                page = apply_difference(value, bytes(base.value or b"")) or b""
-                yield StoredPage(digest, page, difference.is_intact and base.is_intact, value)
+            else:
+                value = bytes(difference.value or b"")
+                # A base may be kept alone. Garbage without its base is what an interrupted collection leaves.
+                if base_of(value) != digest and (base := self._base(base_of(value))) is not None:
+                    page = apply_difference(value, base.page) or b""
+                    yield StoredPage(digest, page, difference.is_intact and base.is_intact, value)
 
-    def _find_base(self, digest: bytes) -> RowVersion | None:
-        rows = self.database.rows(Family.PAGES, digest, digest + b"\0")
-        return next((row for row in rows if row.key == digest), None)
+    def _find_base(self, digest: bytes) -> StoredPage | None:
+        """Read a page that is stored as a whole."""
+        if (row := self.database.find(Family.PAGES, digest)) is not None:
+            return StoredPage(digest, bytes(row.value or b""), row.is_intact)
+        kept = self.database.find(Family.DIFFERENCES, digest)
+        if kept is None or base_of(value := bytes(kept.value or b"")) != digest:
+            return None
+        return StoredPage(digest, page_of_base(value), kept.is_intact)
+
+    def kept_bases(self) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the readable rows of bases that are kept alone."""
+        for row in self.database.rows(Family.DIFFERENCES):
+            if row.is_intact and base_of(value := bytes(row.value or b"")) == row.key:
+                yield row.key, value
 
     def get_pages(self, digests: object) -> list[bytes | None]:
         """Return none: what is asked for again are pages that may be stored meanwhile."""

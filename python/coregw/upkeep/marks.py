@@ -131,20 +131,21 @@ class Tracer:
         """Return whether each root was marked. Blocks."""
         return self._table.holds([_ROOT + root for root in roots])
 
-    async def pages(self, *, bases: bool) -> AsyncIterator[tuple[list[Item], list[bool]]]:
-        """Iterate over the pages that were read, in the order of their digests; whether each was marked.
+    async def pages(self) -> AsyncIterator[tuple[list[Item], list[bool], list[bool]]]:
+        """Iterate over the pages that were read, in the order of their digests.
 
-        With `bases`, or whether one that was marked is stored as a difference to it.
+        Whether each was marked, and, if not, whether one that was marked is stored as a difference to it.
         """
         after: bytes | None = None
         while rows := await asyncio.to_thread(self._table.list_rows, _LINKS, after, _ROWS_AT_ONCE):
             after = rows[-1][0]
             items = [Item(key[1:], _decode(value).size, 0) for key, value in rows]
             marked = await asyncio.to_thread(self._table.holds, [_PAGE + item.key for item in items])
-            if bases and self._has_differences:
-                are_bases = await asyncio.to_thread(self._table.holds, [_BASE + item.key for item in items])
-                marked = [is_marked or is_base for is_marked, is_base in zip(marked, are_bases, strict=True)]
-            yield items, marked
+            are_bases = [False] * len(items)
+            if self._has_differences:
+                found = await asyncio.to_thread(self._table.holds, [_BASE + item.key for item in items])
+                are_bases = [is_base and not is_marked for is_base, is_marked in zip(found, marked, strict=True)]
+            yield items, marked, are_bases
 
     async def _list_pages(self, after: bytes | None) -> list[ListedPage]:
         if isinstance(self._store, DifferenceStore):

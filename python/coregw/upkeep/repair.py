@@ -39,11 +39,11 @@ from coregw.store.rocksdb import open_store
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.directory import DATABASE, MARKER, copy_file, mark_ready
 from coregw.store.rocksdb.layout import (
-    DIGEST_BYTES,
     EPOCH_KEY,
     Family,
     PayloadRow,
     RootRow,
+    base_of,
     chunk_range,
     encode_epoch,
     epoch_of_upload,
@@ -149,9 +149,11 @@ class StoreCopy:
     # --- pages and roots ----------------------------------------------------------------------------------------------
 
     def _copy_pages(self) -> None:
-        damaged = self._check.pages.damaged
+        lost = self._check.pages.damaged.keys() | self._check.pages.missing.keys()
+        for digest, base in self._source.kept_bases():
+            self._put(Family.DIFFERENCES, digest, base)
         for page in self._check.pages.pages():
-            if page.difference is not None and page.is_intact and page.difference[:DIGEST_BYTES] not in damaged:
+            if page.difference is not None and page.is_intact and base_of(page.difference) not in lost:
                 self._put(Family.DIFFERENCES, page.digest, page.difference)
             else:
                 self._put(Family.PAGES, page.digest, page.page)

@@ -25,6 +25,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
+from itertools import compress
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -35,6 +36,7 @@ from coregw.errors import NotFound, StoreDamaged
 from coregw.messages.management import ProgressCallback
 from coregw.store import Store, Stored, Table
 from coregw.store.collection import Collection, Item, RecordedCollection
+from coregw.store.protocol import DifferenceStore
 from coregw.upkeep.copy import Held, Transfer
 from coregw.upkeep.marks import TemporaryTable, Tracer, all_items, all_records
 from coregw.upkeep.repository import Generation, Repository, using
@@ -179,8 +181,11 @@ class _Update:
         async for items in all_items(self._removal, Stored.ROOTS):
             await tracer.mark([item.key for item in items])
         removed = 0
-        async for items, marked in tracer.pages(bases=True):
-            if garbage := [item for item, is_marked in zip(items, marked, strict=True) if not is_marked]:
+        async for items, marked, are_bases in tracer.pages():
+            if isinstance(self._target, DifferenceStore) and any(are_bases):
+                await self._target.keep_as_bases([item.key for item in compress(items, are_bases)], None)
+            needed = [is_marked or is_base for is_marked, is_base in zip(marked, are_bases, strict=True)]
+            if garbage := [item for item, is_needed in zip(items, needed, strict=True) if not is_needed]:
                 await self._target.delete(Table.PAGES, [item.key for item in garbage])
                 removed += sum(item.size for item in garbage)
             self.transfer.tell("removing pages", removed, "bytes")

@@ -448,10 +448,13 @@ class Committer:
             # Recorded before the write makes them readable.
             self._not_durable |= {row[:2] for row in transaction.writes if row[0] in _HIDDEN_UNTIL_DURABLE}
             # Pages are readable before they are durable, and whoever found one may refer to it.
-            self._unsynced_pages += [write for write in transaction.writes if write[0] in _PAGES]
+            pages = [write for write in transaction.writes if write[0] in _PAGES]
+            self._unsynced_pages += pages
             try:
                 self._database.write(transaction.writes)
             except Exception as error:
+                if isinstance(error, WriteStalled):  # nothing was written
+                    del self._unsynced_pages[len(self._unsynced_pages) - len(pages) :]
                 self._note_fault(error)
                 raise
             self._unsynced_bytes += sum(request.size for request in accepted)
@@ -493,12 +496,12 @@ class Committer:
         for family, rows in wanted.items():
             ordered = sorted(rows)
             try:
-                values = self._database.get(family, [row.key for row in ordered])
+                values = self._database.get_rows(family, [row.key for row in ordered])
                 found.update(zip(ordered, values, strict=True))
             except StoreDamaged:  # of some row; the requests that read others must not fail with it
                 for row in ordered:
                     try:
-                        (found[row],) = self._database.get(family, [row.key])
+                        (found[row],) = self._database.get_rows(family, [row.key])
                     except StoreDamaged as error:
                         unreadable[row] = error
         return found, unreadable

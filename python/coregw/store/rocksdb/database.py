@@ -399,8 +399,9 @@ class Database(Rows):
         try:
             with translated(self.path):
                 options = database_options(create=is_first, salvage=salvage, compacts=self._compacts)
-                if not is_first and Family.DIFFERENCES not in Rdict.list_cf(str(self.path / DATABASE)):
-                    options.create_missing_column_families(True)  # a store of format 1
+                if not is_first and not has_current_format(self.path):
+                    found = set(Rdict.list_cf(str(self.path / DATABASE)))
+                    options.create_missing_column_families(found == set(Family) - {Family.DIFFERENCES})
                 self._has_differences = True
                 self._root = Rdict(
                     str(self.path / DATABASE),

@@ -26,16 +26,17 @@ from coregw.store.protocol import Put, Stored, Table
 from coregw.store.rocksdb.committer import Committer, Transaction
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import (
-    DIGEST_BYTES,
     EXPIRED_KEY,
     FAMILIES,
     Family,
     PayloadRow,
     RootRow,
     RowKey,
+    base_of,
     chunk_key,
     decode_date,
     encode_date,
+    kept_base,
     payload_date,
     root_date,
 )
@@ -51,7 +52,7 @@ def root_rows(roots: Sequence[bytes]) -> list[RowKey]:
 
 def difference_rows(differences: Sequence[tuple[bytes, bytes]]) -> list[RowKey]:
     """The rows of the pages to which there are differences, in case they are stored as differences themselves."""
-    return [RowKey(Family.DIFFERENCES, difference[:DIGEST_BYTES]) for _, difference in differences]
+    return [RowKey(Family.DIFFERENCES, base_of(difference)) for _, difference in differences]
 
 
 _MAX_BASES: Final = 32_768
@@ -83,35 +84,48 @@ class Bases:
             differences: Differences of some of them to other pages, which may be stored as differences themselves.
 
         Returns:
-            Pages; and differences to pages that are stored as a whole. If a change is undone, one is to its own page.
+            Pages; and differences to others, which are stored as a whole.
         """
         sizes = {digest: len(page) for digest, page in pages}
         short: dict[bytes, bytes] = {}
         for (digest, difference), row in zip(differences, difference_rows(differences), strict=True):
             first = transaction.get(row)
+            if first is not None and base_of(first) == row.key:  # a base that was kept alone, and is a page again
+                first = None
             if joined := difference if first is None else join_differences(first, difference, sizes[digest]):
                 short[digest] = joined
-        self._find([each[:DIGEST_BYTES] for each in short.values()])
-        chosen = [pair for pair in short.items() if self._is_whole(transaction, pair[1][:DIGEST_BYTES])]
-        divided = dict(chosen)
-        return [pair for pair in pages if pair[0] not in divided], chosen
+        whole = self._find(transaction, [base_of(each) for each in short.values()])
+        # What is stored as a whole is stored so again, since it may be a base, or damaged.
+        whole_already = self._stored(list(short))
+        chosen = {
+            digest: each for digest, each in short.items() if digest not in whole_already and base_of(each) in whole
+        }
+        return [pair for pair in pages if pair[0] not in chosen], list(chosen.items())
 
     def forget(self, digest: bytes) -> None:
         """Note that a page is removed."""
         self._known.discard(digest)
 
-    def _find(self, digests: Sequence[bytes]) -> None:
-        """Note which of these pages are stored as a whole."""
+    def _find(self, transaction: Transaction, digests: Sequence[bytes]) -> set[bytes]:
+        """Return which of these pages are stored as a whole."""
         if len(self._known) > _MAX_BASES or self._epoch != self._database.epoch:
             self._known.clear()
             self._epoch = self._database.epoch
-        unknown = [digest for digest in digests if digest not in self._known]
+        # The database still finds what this batch deletes.
+        there = [digest for digest in digests if not transaction.has_deleted(RowKey(Family.PAGES, digest))]
+        unknown = [digest for digest in there if digest not in self._known]
         with suppress(StoreDamaged):  # then the new pages are stored as a whole
-            pages = self._database.get_rows(Family.PAGES, unknown)
+            pages = self._database.get_bases(unknown)
             self._known.update(digest for digest, page in zip(unknown, pages, strict=True) if page is not None)
+        return self._known.intersection(there)
 
-    def _is_whole(self, transaction: Transaction, digest: bytes) -> bool:
-        return digest in self._known and not transaction.has_deleted(RowKey(Family.PAGES, digest))
+    def _stored(self, digests: Sequence[bytes]) -> set[bytes]:
+        """Return which of these pages are stored as a whole; all if that cannot be read."""
+        try:
+            pages = self._database.get_bases(digests)
+        except StoreDamaged:
+            return set(digests)
+        return {digest for digest, page in zip(digests, pages, strict=True) if page is not None}
 
 
 class Dates:
@@ -187,10 +201,17 @@ class Dates:
     ) -> None:
         """Write pages, some as differences. Their bases count as put now: no collection knows that they are needed."""
         whole, chosen = self.bases.divide(transaction, pages, differences)
-        self.ages.recent.add([key for digest, each in chosen for key in (digest, each[:DIGEST_BYTES])], now)
-        rows = [(digest, each) for digest, each in chosen if each[:DIGEST_BYTES] != digest]
-        transaction.put_all(Family.DIFFERENCES, rows)
+        self.ages.recent.add([key for digest, each in chosen for key in (digest, base_of(each))], now)
+        transaction.put_all(Family.DIFFERENCES, chosen)
         self.put(transaction, Table.PAGES, whole, now)
+
+    def keep_as_bases(self, transaction: Transaction, digests: Sequence[bytes], before: int | None) -> None:
+        """Keep pages as bases alone, as `coregw.store.protocol.DifferenceStore.keep_as_bases`."""
+        for digest in digests:
+            page = transaction.get(RowKey(Family.PAGES, digest))
+            if page is not None and (before is None or not self.ages.recent.may_hold(digest, before)):
+                transaction.put(RowKey(Family.DIFFERENCES, digest), kept_base(digest, page))
+                transaction.delete(RowKey(Family.PAGES, digest))
 
     def require(self, transaction: Transaction, roots: Sequence[bytes]) -> None:
         """Check that roots are held; see `Ages.require`."""

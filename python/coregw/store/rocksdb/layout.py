@@ -26,6 +26,7 @@ __all__ = [
     "PayloadRow",
     "RootRow",
     "RowKey",
+    "base_of",
     "chunk_key",
     "chunk_range",
     "decode_date",
@@ -33,6 +34,8 @@ __all__ = [
     "encode_date",
     "encode_epoch",
     "epoch_of_upload",
+    "kept_base",
+    "page_of_base",
     "payload_date",
     "root_date",
     "upload_id",
@@ -88,7 +91,10 @@ class Family(StrEnum):
     """The store's state, by the names above; `payload_date` -> its date: stored or renewed."""
     PAGES = "pages"
     DIFFERENCES = "differences"
-    """Digest of a page -> its difference to one in `PAGES` (`coregw._core.apply_difference`)."""
+    """Digest of a page -> its difference to a base, which is stored as a whole (`coregw._core.apply_difference`).
+
+    A base is a page in `PAGES`, or here, if it is kept for differences alone: then its own digest, and the page.
+    """
     ROOTS = "roots"
     """Binary root CID -> `RootRow`."""
     RECORDS = "records"
@@ -228,6 +234,21 @@ class PayloadRow(NamedTuple):
     def chunk_size(self, number: int) -> int:
         """The size of a chunk in bytes."""
         return min(CHUNK_BYTES, self.size - number * CHUNK_BYTES)
+
+
+def base_of(difference: bytes) -> bytes:
+    """The digest of the base of a difference; of a base that is kept alone, its own."""
+    return difference[:DIGEST_BYTES]
+
+
+def kept_base(digest: bytes, page: bytes) -> bytes:
+    """The value in `Family.DIFFERENCES` of a base that is kept alone."""
+    return digest + page
+
+
+def page_of_base(kept: bytes) -> bytes:
+    """The page of a base that is kept alone."""
+    return kept[DIGEST_BYTES:]
 
 
 def upload_id(epoch: int, counter: int) -> bytes:

@@ -83,7 +83,7 @@ class ReadOnly:
 
     def check(self, family: Family, values: Iterable[bytes | None]) -> None:
         """Raise `Unavailable` if a read concludes too much: that a row does not exist, or is the newest of its key."""
-        if not self._is_lossy or family in (Family.META, Family.PAGES, Family.CHUNKS):
+        if not self._is_lossy or family in (Family.META, Family.PAGES, Family.DIFFERENCES, Family.CHUNKS):
             return  # whoever misses a page or a chunk knows that it was stored
         if family is Family.RECORDS or any(value is None for value in values):
             raise Unavailable(f"the newest writes may be lost, so this cannot be answered: {self.reason}")

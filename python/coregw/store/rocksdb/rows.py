@@ -21,7 +21,7 @@ from rocksdict import ColumnFamily, Rdict, RdictIter, ReadOptions, WriteBatch, W
 from coregw._core import apply_difference
 from coregw.errors import StorageFull, StoreDamaged, Unavailable
 from coregw.store.rocksdb.directory import SPARE_BYTES
-from coregw.store.rocksdb.layout import CLAIM_KEY, DIGEST_BYTES, Family
+from coregw.store.rocksdb.layout import CLAIM_KEY, Family, base_of, page_of_base
 from coregw.store.rocksdb.mark import HighWaterMark
 from coregw.store.rocksdb.options import WriteStalled, translated
 from coregw.store.rocksdb.readonly import ReadOnly
@@ -103,6 +103,9 @@ ADVICE: Final = (
     "`coregw fsck --repair --salvage`"
 )
 
+_SCANNED: Final = 256
+"""So many pages are scanned at least: some may be absent."""
+
 _SIZES: Final = ("rocksdb.total-sst-files-size", "rocksdb.cur-size-all-mem-tables")
 
 
@@ -143,7 +146,12 @@ class Rows:
         if family is Family.PAGES and None in values and self._has_differences:
             missing = [key for key, value in zip(keys, values, strict=True) if value is None]
             differences = self.get_rows(Family.DIFFERENCES, missing)
-            made = iter(self._make(differences) if any(differences) else differences)
+            if any(differences):
+                differences = self._make(missing, differences)
+                if None in differences:  # a page that was stored as a whole meanwhile may have lost its base
+                    again = self.get_rows(Family.PAGES, missing)
+                    differences = [each or page for each, page in zip(differences, again, strict=True)]
+            made = iter(differences)
             return [next(made) if value is None else value for value in values]
         return values
 
@@ -157,14 +165,28 @@ class Rows:
             self.read_only.check(family, values)
         return values
 
-    def _make(self, differences: Sequence[bytes | None]) -> list[bytes | None]:
-        """Make pages of differences; None where there is none, or its base is absent."""
-        bases = list({each[:DIGEST_BYTES] for each in differences if each is not None})
-        pages = dict(zip(bases, self.get_rows(Family.PAGES, bases), strict=True))
-        return [
-            None if each is None or (base := pages[each[:DIGEST_BYTES]]) is None else apply_difference(each, base)
-            for each in differences
+    def _make(self, digests: Sequence[bytes], differences: Sequence[bytes | None]) -> list[bytes | None]:
+        """Make pages of differences. None where there is none or no base of it, and for a base that is kept alone."""
+        names = [
+            None if each is None or base_of(each) == digest else base_of(each)
+            for digest, each in zip(digests, differences, strict=True)
         ]
+        wanted = list({name for name in names if name is not None})
+        bases = dict(zip(wanted, self.get_bases(wanted), strict=True))
+        return [
+            None if each is None or name is None or (base := bases[name]) is None else apply_difference(each, base)
+            for name, each in zip(names, differences, strict=True)
+        ]
+
+    def get_bases(self, digests: Sequence[bytes]) -> list[bytes | None]:
+        """Read pages that are stored as a whole, also those that are kept as bases alone, in at most two batches."""
+        pages = self.get_rows(Family.PAGES, digests)
+        if None not in pages or not self._has_differences:
+            return pages
+        missing = [digest for digest, page in zip(digests, pages, strict=True) if page is None]
+        kept = zip(missing, self.get_rows(Family.DIFFERENCES, missing), strict=True)
+        found = iter([None if each is None or base_of(each) != digest else page_of_base(each) for digest, each in kept])
+        return [next(found) if page is None else page for page in pages]
 
     def scan(self, family: Family, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
         """Read the first `limit` rows from `start` to `end` (exclusive), in key order. The GIL is held."""
@@ -176,19 +198,20 @@ class Rows:
         """As `scan`, of pages, without those whose base is absent."""
         found: list[tuple[bytes, bytes]] = []
         while len(found) < limit:
-            wanted = limit - len(found)
+            wanted = max(limit - len(found), _SCANNED)
             pages = self.scan_pages(start, end, wanted)
             found += [(digest, page) for digest, page, _ in pages if page]
             if len(pages) < wanted:
                 break
             start = pages[-1][0] + b"\0"
-        return found
+        return found[:limit]
 
     def scan_pages(self, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes, bytes | None]]:
         """Read the first `limit` pages from `start` to `end` (exclusive), in order. The GIL is held.
 
         Returns:
-            Their digests; the pages, empty for one whose base is absent; and their differences, if these are stored.
+            Their digests; the pages, empty for one without its base, and for a base that is kept alone; and what
+            `Family.DIFFERENCES` has of each, or None.
         """
         whole = self._scan_rows(Family.PAGES, start, end, limit)
         differences = self._scan_rows(Family.DIFFERENCES, start, end, limit) if self._has_differences else []
@@ -198,7 +221,8 @@ class Rows:
         pages |= whole
         digests = sorted(pages)[:limit]
         stored = dict(differences)
-        made = iter(self._make([stored[digest] for digest in digests if pages[digest] is None]))
+        missing = [digest for digest in digests if pages[digest] is None]
+        made = iter(self._make(missing, [stored[digest] for digest in missing]))
         return [
             (digest, (next(made) or b"") if (page := pages[digest]) is None else page, stored.get(digest))
             for digest in digests

@@ -17,7 +17,8 @@ entry: shared bytes of the key | other bytes of the key | bytes of the value | k
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import lz4.block
@@ -74,10 +75,13 @@ def read_block(block: memoryview, *, is_intact: bool = True) -> Iterator[tuple[b
         yield key, block[start + other : at]
 
 
-def read_index(block: memoryview) -> Iterator[tuple[bytes, memoryview]]:
-    """Iterate over the (key, handle) pairs of an index block, whose entries have no length of the value."""
-    end, _ = _entries_end(block, is_intact=True)
-    at, key = 0, b""
+def read_index(block: memoryview, first: bytes = b"") -> Iterator[tuple[bytes, memoryview]]:
+    """Iterate over the (key, handle) pairs of an index block, whose entries have no length of the value.
+
+    With `first`, pairs with smaller keys are left out, as far as restart points allow: O(log(restart points)) then.
+    """
+    end, count = _restart_points(block)
+    at, key = _restart_before(block, first, end, count) if first else 0, b""
     while at < end:
         shared, at_other = varint(block, at, end)
         other, start = varint(block, at_other, end)
@@ -90,8 +94,8 @@ def read_index(block: memoryview) -> Iterator[tuple[bytes, memoryview]]:
         yield key, block[value:at]
 
 
-def _entries_end(block: memoryview, *, is_intact: bool) -> tuple[int, list[int]]:
-    """Where the entries end, and the restart points."""
+def _restart_points(block: memoryview) -> tuple[int, int]:
+    """Where the restart points of an intact block begin, which is where its entries end, and their number."""
     packed = int.from_bytes(block[-4:], "little")
     end = len(block) - 4
     if packed & _HASH_INDEX and end >= 2:
@@ -99,10 +103,33 @@ def _entries_end(block: memoryview, *, is_intact: bool) -> tuple[int, list[int]]
     count = packed & ~_HASH_INDEX
     first = end - 4 * count
     if first < 0 or end < 0 or count > len(block) // 4:
+        raise Malformed(f"a block of {len(block)} bytes with {count} restart points")
+    return first, count
+
+
+def _restart_before(block: memoryview, key: bytes, end: int, count: int) -> int:
+    """The last restart point of an index block whose key is less than this one; 0 if there is none."""
+
+    def point(number: int) -> int:
+        return int.from_bytes(block[end + 4 * number : end + 4 * number + 4], "little")
+
+    def key_at(number: int) -> bytes:
+        _, at = varint(block, point(number), end)
+        size, start = varint(block, at, end)
+        return bytes(block[start : start + size])
+
+    return point(max(0, bisect_left(range(count), key, key=key_at) - 1)) if count else 0
+
+
+def _entries_end(block: memoryview, *, is_intact: bool) -> tuple[int, list[int]]:
+    """Where the entries end, and the restart points."""
+    try:
+        first, count = _restart_points(block)
+    except Malformed:
         if is_intact:
-            raise Malformed(f"a block of {len(block)} bytes with {count} restart points")
+            raise
         return len(block), []
-    points = [int.from_bytes(block[at : at + 4], "little") for at in range(first, end, 4)]
+    points = [int.from_bytes(block[at : at + 4], "little") for at in range(first, first + 4 * count, 4)]
     return first, points
 
 
@@ -259,6 +286,27 @@ class TableFile:
         if damaged is not None:
             self._note(*damaged, "damaged rows", after=previous, before=self.largest, has_rows=True)
 
+    def index_block(self) -> memoryview | None:
+        """Read the index; None if it cannot be read."""
+        return None if self._index is None else self._required(self._index)
+
+    def find(self, key: bytes, index: memoryview | None) -> Iterator[RowVersion]:
+        """Iterate over the versions of a row. Notes no damage.
+
+        O(log(rows)) with the `index_block`, if its form allows that; otherwise O(bytes).
+        """
+        if (self.smallest is not None and key < self.smallest) or (self.largest is not None and key > self.largest):
+            return
+        if index is None:
+            blocks: Iterable[_Block | None] = (block for _, _, block in self._found_blocks())
+        else:
+            entries = read_index(index, key) if self._index_is_delta else read_block(index)
+            handles = _covering(entries, key)
+            blocks = map(self._block, handles)
+        for block in blocks:
+            if block is not None:
+                yield from (entry for entry in _rows(block) if entry.key == key)
+
     def check_metadata(self) -> None:
         """Check the checksums of the blocks that are not of rows: filter, index, properties. O(bytes)."""
         for name, handle in self._metadata.items():
@@ -405,6 +453,15 @@ class TableFile:
         has_rows: bool = False,
     ) -> None:
         self.damages[Damage(self._file.name, start, end, self.family, what, after, before, has_rows)] = None
+
+
+def _covering(index: Iterable[tuple[bytes, memoryview]], key: bytes) -> Iterator[_Handle]:
+    """Iterate over the blocks that may have a key, of a part of an index."""
+    for last, handle in index:
+        if last >= key:
+            yield _handle(handle, 0)[0]
+        if last >= key + _LARGEST_SUFFIX:
+            return
 
 
 def _ends(data: memoryview, at: int, *, is_search: bool) -> Iterator[int]:

@@ -24,7 +24,7 @@ from coregw.store.rocksdb.committer import CommitFigures, Committer, Request, Tr
 from coregw.store.rocksdb.database import Database, FamilyFigures
 from coregw.store.rocksdb.directory import DATABASE, checkpoint_directory, write_identity
 from coregw.store.rocksdb.garbage import Dates, RocksCollection, difference_rows, root_rows
-from coregw.store.rocksdb.layout import DIGEST_BYTES, EPOCH_KEY, FAMILIES, TIME_KEY, Family, RowKey
+from coregw.store.rocksdb.layout import EPOCH_KEY, FAMILIES, TIME_KEY, Family, RowKey, base_of
 from coregw.store.rocksdb.payloads import (
     RocksPayloads,
     RocksPayloadWriter,
@@ -250,9 +250,14 @@ class RocksStore:
         return [
             ListedPage(digest, page, len(digest) + len(page), None)
             if difference is None
-            else ListedPage(digest, page, len(digest) + len(difference), difference[:DIGEST_BYTES])
+            else ListedPage(digest, page, len(digest) + len(difference), base_of(difference))
             for digest, page, difference in pages
         ]
+
+    async def keep_as_bases(self, digests: Sequence[bytes], before: int | None) -> None:
+        keep = partial(self._dates.keep_as_bases, digests=digests, before=before)
+        reads = [RowKey(Family.PAGES, digest) for digest in digests]
+        await self._committer.submit(keep, reads=reads, size=0, durable=False)
 
     async def delete(self, table: Table, keys: Sequence[bytes]) -> None:
         families = (Family.PAGES, Family.DIFFERENCES) if table is Table.PAGES else (FAMILIES[table],)
