@@ -303,15 +303,15 @@ async def test_a_full_disk_refuses_what_needs_room_and_allows_renewals(
 async def test_a_row_that_cannot_be_read_fails_only_the_write_that_reads_it(
     store: RocksStore, database: ControlledDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = database.get
+    read = database.get_rows
 
-    def get(family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+    def get_rows(family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         if b"damaged" in keys:
             raise StoreDamaged("a block is damaged")
         return read(family, keys)
 
     await put_roots(store, [b"damaged", b"held"])
-    monkeypatch.setattr(database, "get", get)
+    monkeypatch.setattr(database, "get_rows", get_rows)
     payload = (multihash_of(b"data"), b"data")
     puts = [a_put(b"a", requires=[b"damaged"]), a_put(b"b", requires=[b"held"])]
     outcomes = await asyncio.to_thread(store.thread_calls().write, [payload], puts, [[b"damaged"], [b"held"]])
