@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
@@ -42,17 +42,12 @@ from coregw.store.rocksdb.layout import (
 )
 from coregw.store.rocksdb.reader import Reader
 
-__all__ = ["Dates", "RocksCollection", "difference_rows", "root_rows"]
+__all__ = ["Dates", "RocksCollection", "root_rows"]
 
 
 def root_rows(roots: Sequence[bytes]) -> list[RowKey]:
     """The rows of roots."""
     return [RowKey(Family.ROOTS, root) for root in roots]
-
-
-def difference_rows(differences: Sequence[tuple[bytes, bytes]]) -> list[RowKey]:
-    """The rows of the pages to which there are differences, in case they are stored as differences themselves."""
-    return [RowKey(Family.DIFFERENCES, base_of(difference)) for _, difference in differences]
 
 
 _MAX_BASES: Final = 32_768
@@ -70,62 +65,61 @@ class Bases:
         self._known: set[bytes] = set()
         self._epoch = database.epoch
 
-    def divide(
-        self,
-        transaction: Transaction,
-        pages: Sequence[tuple[bytes, bytes]],
-        differences: Sequence[tuple[bytes, bytes]],
-    ) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
-        """Divide pages into those to store as a whole, and those to store as differences. Writes nothing.
-
-        Args:
-            transaction: Has read the `difference_rows`.
-            pages: Pages by digest.
-            differences: Differences of some of them to other pages, which may be stored as differences themselves.
+    def choose(self, transaction: Transaction, puts: Sequence[Put]) -> dict[bytes, bytes]:
+        """Choose the pages to store as differences. Writes nothing. Two batches of reads, seldom three.
 
         Returns:
-            Pages; and differences to others, which are stored as a whole.
+            By the digest of each page, its difference to one that is stored as a whole. There is none of a page that is
+            stored as a whole already: it may be a base, or damaged.
         """
-        sizes = {digest: len(page) for digest, page in pages}
-        short: dict[bytes, bytes] = {}
-        for (digest, difference), row in zip(differences, difference_rows(differences), strict=True):
-            first = transaction.get(row)
-            if first is not None and base_of(first) == row.key:  # a base that was kept alone, and is a page again
-                first = None
-            if joined := difference if first is None else join_differences(first, difference, sizes[digest]):
-                short[digest] = joined
-        whole = self._find(transaction, [base_of(each) for each in short.values()])
-        # What is stored as a whole is stored so again, since it may be a base, or damaged.
-        whole_already = self._stored(list(short))
-        chosen = {
-            digest: each for digest, each in short.items() if digest not in whole_already and base_of(each) in whole
-        }
-        return [pair for pair in pages if pair[0] not in chosen], list(chosen.items())
+        changed = [pair for put in puts for pair in put.differences]
+        if not changed:
+            return {}
+        sizes = {digest: len(page) for put in puts for digest, page in put.rows.get(Table.PAGES, ())}
+        with suppress(StoreDamaged):  # then they are stored as a whole
+            short = self._shortened(changed, sizes)
+            whole, stored = self._find(transaction, [base_of(each) for each in short.values()], [*short])
+            return {digest: each for digest, each in short.items() if base_of(each) in whole and digest not in stored}
+        return {}
 
     def forget(self, digest: bytes) -> None:
         """Note that a page is removed."""
         self._known.discard(digest)
 
-    def _find(self, transaction: Transaction, digests: Sequence[bytes]) -> set[bytes]:
-        """Return which of these pages are stored as a whole."""
+    def _shortened(self, changed: Sequence[tuple[bytes, bytes]], sizes: Mapping[bytes, int]) -> dict[bytes, bytes]:
+        """Join differences to pages that are differences themselves, and leave out those that get long."""
+        rows = self._database.get_rows(
+            Family.DIFFERENCES, [*(base_of(each) for _, each in changed), *(digest for digest, _ in changed)]
+        )
+        short: dict[bytes, bytes] = {}
+        for (digest, difference), first, own in zip(changed, rows, rows[len(changed) :], strict=False):
+            if own is not None and base_of(own) == digest:
+                continue  # a base that is kept alone
+            is_whole = first is None or base_of(first) == base_of(difference)
+            joined = difference if is_whole else join_differences(first or b"", difference, sizes[digest])
+            if joined is not None:
+                short[digest] = joined
+        return short
+
+    def _find(
+        self, transaction: Transaction, bases: Sequence[bytes], pages: Sequence[bytes]
+    ) -> tuple[set[bytes], set[bytes]]:
+        """Return which bases are stored as a whole, and which pages are."""
         if len(self._known) > _MAX_BASES or self._epoch != self._database.epoch:
             self._known.clear()
             self._epoch = self._database.epoch
         # The database still finds what this batch deletes.
-        there = [digest for digest in digests if not transaction.has_deleted(RowKey(Family.PAGES, digest))]
+        there = [digest for digest in bases if not transaction.has_deleted(RowKey(Family.PAGES, digest))]
         unknown = [digest for digest in there if digest not in self._known]
-        with suppress(StoreDamaged):  # then the new pages are stored as a whole
-            pages = self._database.get_bases(unknown)
-            self._known.update(digest for digest, page in zip(unknown, pages, strict=True) if page is not None)
-        return self._known.intersection(there)
-
-    def _stored(self, digests: Sequence[bytes]) -> set[bytes]:
-        """Return which of these pages are stored as a whole; all if that cannot be read."""
-        try:
-            pages = self._database.get_bases(digests)
-        except StoreDamaged:
-            return set(digests)
-        return {digest for digest, page in zip(digests, pages, strict=True) if page is not None}
+        wanted = [*unknown, *pages]
+        stored = {
+            digest for digest, row in zip(wanted, self._database.get_rows(Family.PAGES, wanted), strict=True) if row
+        }
+        if missing := [digest for digest in unknown if digest not in stored]:
+            kept = zip(missing, self._database.get_bases(missing), strict=True)
+            self._known.update(digest for digest, row in kept if row is not None)
+        self._known.update(stored.intersection(unknown))
+        return self._known.intersection(there), stored.intersection(pages)
 
 
 class Dates:
@@ -175,8 +169,14 @@ class Dates:
             pairs = [(key, RootRow(now, value).encode()) for key, value in pairs]
         transaction.put_all(FAMILIES[table], pairs)
 
-    def put_rows(self, transaction: Transaction, put: Put) -> int:
-        """Write rows, and return the store's time, as `coregw.store.Store.put`. Raises before it writes, or never."""
+    def put_rows(self, transaction: Transaction, put: Put, chosen: Mapping[bytes, bytes]) -> int:
+        """Write rows, and return the store's time, as `coregw.store.Store.put`. Raises before it writes, or never.
+
+        Args:
+            transaction: The transaction.
+            put: The rows.
+            chosen: What `Bases.choose` has returned for this put, and others.
+        """
         now = self.ages.clock.now()
         if roots := put.roots:
             rows = root_rows(roots) if put.replaces is not None else []
@@ -185,25 +185,17 @@ class Dates:
                 return now
             self.ages.admit(roots, put.since)
         self.require(transaction, put.requires)
+        differences = [(digest, chosen[digest]) for digest, _ in put.differences if digest in chosen]
+        if differences:
+            # Bases count as put now too: no collection in progress knows that they are needed.
+            self.ages.recent.add([key for digest, each in differences for key in (digest, base_of(each))], now)
+            transaction.put_all(Family.DIFFERENCES, differences)
         for table, pairs in put.rows.items():
-            if table is Table.PAGES and put.differences:
-                self._put_changed(transaction, pairs, put.differences, now)
+            if differences and table is Table.PAGES:
+                self.put(transaction, table, [pair for pair in pairs if pair[0] not in chosen], now)
             else:
                 self.put(transaction, table, pairs, now)
         return now
-
-    def _put_changed(
-        self,
-        transaction: Transaction,
-        pages: Sequence[tuple[bytes, bytes]],
-        differences: Sequence[tuple[bytes, bytes]],
-        now: int,
-    ) -> None:
-        """Write pages, some as differences. Their bases count as put now: no collection knows that they are needed."""
-        whole, chosen = self.bases.divide(transaction, pages, differences)
-        self.ages.recent.add([key for digest, each in chosen for key in (digest, base_of(each))], now)
-        transaction.put_all(Family.DIFFERENCES, chosen)
-        self.put(transaction, Table.PAGES, whole, now)
 
     def keep_as_bases(self, transaction: Transaction, digests: Sequence[bytes], before: int | None) -> None:
         """Keep pages as bases alone, as `coregw.store.protocol.DifferenceStore.keep_as_bases`."""

@@ -23,7 +23,7 @@ from coregw.store.protocol import ListedPage, Put, Stored, Table, WriteOutcomes,
 from coregw.store.rocksdb.committer import CommitFigures, Committer, Request, Transaction
 from coregw.store.rocksdb.database import Database, FamilyFigures
 from coregw.store.rocksdb.directory import DATABASE, checkpoint_directory, write_identity
-from coregw.store.rocksdb.garbage import Dates, RocksCollection, difference_rows, root_rows
+from coregw.store.rocksdb.garbage import Dates, RocksCollection, root_rows
 from coregw.store.rocksdb.layout import EPOCH_KEY, FAMILIES, TIME_KEY, Family, RowKey, base_of
 from coregw.store.rocksdb.payloads import (
     RocksPayloads,
@@ -197,9 +197,13 @@ class RocksStore:
     ) -> int:
         put = Put(rows, requires, since, differences=differences)
         durable = durable or put.is_durable  # only pages survive `Database.reopen`
+
+        def perform(transaction: Transaction) -> int:
+            return self._dates.put_rows(transaction, put, self._dates.bases.choose(transaction, [put]))
+
         return await self._committer.submit(
-            partial(self._dates.put_rows, put=put),
-            reads=[*root_rows(requires), *difference_rows(differences)],
+            perform,
+            reads=root_rows(requires),
             size=put.size,
             durable=durable,
             after_sync=durable,
@@ -459,13 +463,13 @@ class RocksThreadCalls:
 
     def _put_request(self, puts: Sequence[Put]) -> Request:
         def perform(transaction: Transaction) -> list[int | CoregwError]:
-            return [_outcome_of(partial(self._dates.put_rows, transaction, put)) for put in puts]
+            chosen = self._dates.bases.choose(transaction, puts)
+            return [_outcome_of(partial(self._dates.put_rows, transaction, put, chosen)) for put in puts]
 
         roots = [root for put in puts for root in (*put.requires, *(() if put.replaces is None else put.roots))]
-        rows = [*root_rows(roots), *(row for put in puts for row in difference_rows(put.differences))]
         durable = any(put.is_durable for put in puts)
         size = sum(put.size for put in puts)
-        return Request(perform, rows, size, durable=durable, after_sync=durable, count=len(puts))
+        return Request(perform, root_rows(roots), size, durable=durable, after_sync=durable, count=len(puts))
 
     def _renewal_request(self, renewals: Sequence[Sequence[bytes]]) -> Request:
         def perform(transaction: Transaction) -> list[list[int | None] | CoregwError]:
