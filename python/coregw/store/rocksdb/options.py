@@ -89,6 +89,9 @@ def family_options(cache: Cache, *, compacts: bool = True) -> dict[str, Options]
     table.disable_cache()
     chunks.set_block_based_table_factory(table)
     differences = _family_options(buffer_bytes=2 * _MIB, buffers=2, compacts=compacts)
+    for each in (pages, differences):  # each change looks for rows that are not there
+        each.set_memtable_prefix_bloom_ratio(0.02)
+        each.set_memtable_whole_key_filtering(True)
     differences.set_block_based_table_factory(_point_lookups(cache))
     families = dict.fromkeys((Family.ROOTS, Family.PAYLOADS, Family.UPLOADS, Family.RECORDS), small)
     return {
