@@ -18,11 +18,11 @@ import coregw
 from backup_support import restored, silent
 from coregw._core import Cid, apply_difference
 from coregw.engine import Engine
-from coregw.engine.pages import WHOLE
+from coregw.engine.pages import COMPLETE, INCOMPLETE, WHOLE
 from coregw.errors import StoreDamaged
 from coregw.store import Stored, Table
 from coregw.store.memory import MemoryStore
-from coregw.store.protocol import ListedPage
+from coregw.store.protocol import ListedPage, Put
 from coregw.store.rocksdb import RocksStore, open_store
 from coregw.store.rocksdb.layout import Family
 from coregw.store.rocksdb.options import database_options, family_options
@@ -155,11 +155,19 @@ async def test_a_base_that_the_same_batch_removes_is_none(tmp_path: Path) -> Non
         assert await store.get(Table.PAGES, [PAGE, BASE, OTHER]) == [CHANGED, None, CHANGED]
 
 
-async def test_a_page_that_is_stored_as_a_whole_is_stored_so_again(tmp_path: Path) -> None:
+async def test_pages_of_a_root_that_has_lost_some_are_stored_as_a_whole(tmp_path: Path) -> None:
+    root = b"\1" * 38
+    rows = {Table.PAGES: [(PAGE, CHANGED)], Table.ROOTS: [(root, COMPLETE)]}
     async with await open_store(tmp_path) as store:
-        await store.put({Table.PAGES: [(BASE, BYTES), (PAGE, b"damaged")]})
-        await store.put({Table.PAGES: [(PAGE, CHANGED)]}, differences=[(PAGE, TO_BASE)])
-        assert await store.get(Table.PAGES, [PAGE]) == [CHANGED]
+        for heal in (
+            lambda: store.put(rows, differences=[(PAGE, TO_BASE)]),
+            lambda: asyncio.to_thread(
+                store.thread_calls().write, [], [Put(rows, (), None, INCOMPLETE, (), [(PAGE, TO_BASE)])], []
+            ),
+        ):
+            await store.put({Table.PAGES: [(BASE, BYTES), (PAGE, b"damaged")], Table.ROOTS: [(root, INCOMPLETE)]})
+            await heal()
+            assert await store.get(Table.PAGES, [PAGE]) == [CHANGED]
 
 
 async def test_a_base_that_is_kept_alone_is_no_page_until_it_is_stored_again(tmp_path: Path) -> None:

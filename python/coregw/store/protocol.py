@@ -359,6 +359,11 @@ class Put(NamedTuple):
         """The roots that it puts."""
         return [root for root, _ in self.rows.get(Table.ROOTS, ())]
 
+    @property
+    def reads_roots(self) -> bool:
+        """Whether the states of its roots matter: see `replaces`. Roots that have lost pages take no differences."""
+        return self.replaces is not None or bool(self.differences)
+
     def renews(self, states: Sequence[bytes | None]) -> bool:
         """Whether its roots are renewed, given the values of their rows, None for one that is not held."""
         if self.replaces is None or not states:

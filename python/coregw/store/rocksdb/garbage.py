@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
@@ -51,6 +51,7 @@ def root_rows(roots: Sequence[bytes]) -> list[RowKey]:
 
 
 _MAX_BASES: Final = 32_768
+_MAX_JOINED: Final = 4096
 
 
 class Bases:
@@ -63,14 +64,15 @@ class Bases:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._known: set[bytes] = set()
+        self._joined: dict[bytes, bytes] = {}
+        """Differences of some pages to bases. They are right in any case; whether a base is there is asked again."""
         self._epoch = database.epoch
 
     def choose(self, transaction: Transaction, puts: Sequence[Put]) -> dict[bytes, bytes]:
         """Choose the pages to store as differences. Writes nothing. Two batches of reads, seldom three.
 
         Returns:
-            By the digest of each page, its difference to one that is stored as a whole. There is none of a page that is
-            stored as a whole already: it may be a base, or damaged.
+            By the digest of each page, its difference to one that is stored as a whole.
         """
         changed = [pair for put in puts for pair in put.differences]
         if not changed:
@@ -78,8 +80,10 @@ class Bases:
         sizes = {digest: len(page) for put in puts for digest, page in put.rows.get(Table.PAGES, ())}
         with suppress(StoreDamaged):  # then they are stored as a whole
             short = self._shortened(changed, sizes)
-            whole, stored = self._find(transaction, [base_of(each) for each in short.values()], [*short])
-            return {digest: each for digest, each in short.items() if base_of(each) in whole and digest not in stored}
+            whole = self._whole(transaction, {base_of(each) for each in short.values()})
+            chosen = {digest: each for digest, each in short.items() if base_of(each) in whole}
+            self._joined |= chosen
+            return chosen
         return {}
 
     def forget(self, digest: bytes) -> None:
@@ -88,38 +92,34 @@ class Bases:
 
     def _shortened(self, changed: Sequence[tuple[bytes, bytes]], sizes: Mapping[bytes, int]) -> dict[bytes, bytes]:
         """Join differences to pages that are differences themselves, and leave out those that get long."""
-        rows = self._database.get_rows(
-            Family.DIFFERENCES, [*(base_of(each) for _, each in changed), *(digest for digest, _ in changed)]
-        )
+        if len(self._joined) > _MAX_JOINED:
+            self._joined.clear()
+        unknown = [old for _, each in changed if (old := base_of(each)) not in self._joined]
+        rows = self._database.get_rows(Family.DIFFERENCES, [*unknown, *(digest for digest, _ in changed)])
+        firsts = dict(zip(unknown, rows, strict=False))
         short: dict[bytes, bytes] = {}
-        for (digest, difference), first, own in zip(changed, rows, rows[len(changed) :], strict=False):
-            if own is not None and base_of(own) == digest:
-                continue  # a base that is kept alone
-            is_whole = first is None or base_of(first) == base_of(difference)
-            joined = difference if is_whole else join_differences(first or b"", difference, sizes[digest])
-            if joined is not None:
+        for (digest, difference), own in zip(changed, rows[len(unknown) :], strict=True):
+            old = base_of(difference)
+            first = self._joined.get(old) or firsts[old]
+            joined: bytes | None = difference
+            if first is not None and base_of(first) != old:  # otherwise a base that was kept alone, and is a page again
+                joined = join_differences(first, difference, sizes[digest])
+            # A base must not be replaced: one that is kept alone, or, if a change is undone, the one of the old page.
+            if joined is not None and base_of(joined) != digest and (own is None or base_of(own) != digest):
                 short[digest] = joined
         return short
 
-    def _find(
-        self, transaction: Transaction, bases: Sequence[bytes], pages: Sequence[bytes]
-    ) -> tuple[set[bytes], set[bytes]]:
-        """Return which bases are stored as a whole, and which pages are."""
+    def _whole(self, transaction: Transaction, digests: Iterable[bytes]) -> set[bytes]:
+        """Return which of these pages are stored as a whole."""
         if len(self._known) > _MAX_BASES or self._epoch != self._database.epoch:
             self._known.clear()
             self._epoch = self._database.epoch
         # The database still finds what this batch deletes.
-        there = [digest for digest in bases if not transaction.has_deleted(RowKey(Family.PAGES, digest))]
-        unknown = [digest for digest in there if digest not in self._known]
-        wanted = [*unknown, *pages]
-        stored = {
-            digest for digest, row in zip(wanted, self._database.get_rows(Family.PAGES, wanted), strict=True) if row
-        }
-        if missing := [digest for digest in unknown if digest not in stored]:
-            kept = zip(missing, self._database.get_bases(missing), strict=True)
-            self._known.update(digest for digest, row in kept if row is not None)
-        self._known.update(stored.intersection(unknown))
-        return self._known.intersection(there), stored.intersection(pages)
+        there = [digest for digest in digests if not transaction.has_deleted(RowKey(Family.PAGES, digest))]
+        if unknown := [digest for digest in there if digest not in self._known]:
+            bases = zip(unknown, self._database.get_bases(unknown), strict=True)
+            self._known.update(digest for digest, page in bases if page is not None)
+        return self._known.intersection(there)
 
 
 class Dates:
@@ -178,14 +178,17 @@ class Dates:
             chosen: What `Bases.choose` has returned for this put, and others.
         """
         now = self.ages.clock.now()
+        differences = [(digest, chosen[digest]) for digest, _ in put.differences if digest in chosen]
         if roots := put.roots:
-            rows = root_rows(roots) if put.replaces is not None else []
-            if put.renews([self.shown(Table.ROOTS, transaction.get(row)) for row in rows]):
+            rows = root_rows(roots) if put.reads_roots else []
+            states = [self.shown(Table.ROOTS, transaction.get(row)) for row in rows]
+            if put.renews(states):
                 self.renew_roots(transaction, roots)
                 return now
+            if any(state is not None for state in states):
+                differences = []  # pages of a root that has lost some are stored as a whole, beside damaged differences
             self.ages.admit(roots, put.since)
         self.require(transaction, put.requires)
-        differences = [(digest, chosen[digest]) for digest, _ in put.differences if digest in chosen]
         if differences:
             # Bases count as put now too: no collection in progress knows that they are needed.
             self.ages.recent.add([key for digest, each in differences for key in (digest, base_of(each))], now)

@@ -203,7 +203,7 @@ class RocksStore:
 
         return await self._committer.submit(
             perform,
-            reads=root_rows(requires),
+            reads=root_rows([*requires, *(put.roots if put.reads_roots else ())]),
             size=put.size,
             durable=durable,
             after_sync=durable,
@@ -466,7 +466,7 @@ class RocksThreadCalls:
             chosen = self._dates.bases.choose(transaction, puts)
             return [_outcome_of(partial(self._dates.put_rows, transaction, put, chosen)) for put in puts]
 
-        roots = [root for put in puts for root in (*put.requires, *(() if put.replaces is None else put.roots))]
+        roots = [root for put in puts for root in (*put.requires, *(put.roots if put.reads_roots else ()))]
         durable = any(put.is_durable for put in puts)
         size = sum(put.size for put in puts)
         return Request(perform, root_rows(roots), size, durable=durable, after_sync=durable, count=len(puts))
