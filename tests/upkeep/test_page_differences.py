@@ -155,6 +155,20 @@ async def test_a_base_that_the_same_batch_removes_is_none(tmp_path: Path) -> Non
         assert await store.get(Table.PAGES, [PAGE, BASE, OTHER]) == [CHANGED, None, CHANGED]
 
 
+async def test_a_base_that_the_same_batch_keeps_alone_is_not_replaced(tmp_path: Path) -> None:
+    to_other = (BASE, OTHER + bytes([0, 3, 0]))
+    async with await open_store(tmp_path) as store:
+        await store.put({Table.PAGES: [(BASE, BYTES), (OTHER, CHANGED)]})
+        await store.put({Table.PAGES: [(PAGE, CHANGED)]}, differences=[(PAGE, TO_BASE)])
+        with store._committer._writing:
+            keeping = asyncio.create_task(store.keep_as_bases([BASE], None))
+            put = asyncio.create_task(store.put({Table.PAGES: [(BASE, BYTES)]}, differences=[to_other]))
+            while store._committer.queued < 2:
+                await asyncio.sleep(0.001)
+        await asyncio.gather(keeping, put)
+        assert await store.get(Table.PAGES, [PAGE, BASE]) == [CHANGED, BYTES]
+
+
 async def test_pages_of_a_root_that_has_lost_some_are_stored_as_a_whole(tmp_path: Path) -> None:
     root = b"\1" * 38
     rows = {Table.PAGES: [(PAGE, CHANGED)], Table.ROOTS: [(root, COMPLETE)]}

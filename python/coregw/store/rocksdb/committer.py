@@ -179,9 +179,9 @@ class Transaction:
         self._deleted.add(row)
         self._write(row, None)
 
-    def has_deleted(self, row: RowKey) -> bool:
-        """Whether this batch deletes a row, which reads of the database still find."""
-        return row in self._deleted
+    def deleted(self, family: Family) -> set[bytes]:
+        """Return the keys of rows that this batch deletes, which reads of the database still find."""
+        return {row.key for row in self._deleted if row.family is family}
 
     def _write(self, row: RowKey, value: bytes | None) -> None:
         self.writes.append((row.family, row.key, value))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
@@ -80,8 +80,11 @@ class Bases:
         sizes = {digest: len(page) for put in puts for digest, page in put.rows.get(Table.PAGES, ())}
         with suppress(StoreDamaged):  # then they are stored as a whole
             short = self._shortened(changed, sizes)
-            whole = self._whole(transaction, {base_of(each) for each in short.values()})
-            chosen = {digest: each for digest, each in short.items() if base_of(each) in whole}
+            deleted = transaction.deleted(Family.PAGES)  # perhaps since they are kept as bases alone from now on
+            whole = self._whole({base_of(each) for each in short.values()} - deleted)
+            chosen = {
+                digest: each for digest, each in short.items() if base_of(each) in whole and digest not in deleted
+            }
             self._joined |= chosen
             return chosen
         return {}
@@ -109,17 +112,15 @@ class Bases:
                 short[digest] = joined
         return short
 
-    def _whole(self, transaction: Transaction, digests: Iterable[bytes]) -> set[bytes]:
+    def _whole(self, digests: set[bytes]) -> set[bytes]:
         """Return which of these pages are stored as a whole."""
         if len(self._known) > _MAX_BASES or self._epoch != self._database.epoch:
             self._known.clear()
             self._epoch = self._database.epoch
-        # The database still finds what this batch deletes.
-        there = [digest for digest in digests if not transaction.has_deleted(RowKey(Family.PAGES, digest))]
-        if unknown := [digest for digest in there if digest not in self._known]:
+        if unknown := list(digests - self._known):
             bases = zip(unknown, self._database.get_bases(unknown), strict=True)
             self._known.update(digest for digest, page in bases if page is not None)
-        return self._known.intersection(there)
+        return digests & self._known
 
 
 class Dates:
