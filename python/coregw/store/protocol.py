@@ -456,6 +456,11 @@ class ListedPage(NamedTuple):
     size: int
     base: bytes | None
 
+    @classmethod
+    def whole(cls, digest: bytes, page: bytes) -> Self:
+        """A page that is stored as a whole alone."""
+        return cls(digest, page, len(digest) + len(page), None)
+
 
 @runtime_checkable
 class DifferenceStore(Store, Protocol):

@@ -26,6 +26,7 @@ from coregw.store.rocksdb.layout import (
     RootRow,
     base_of,
     chunk_range,
+    is_kept_base,
     page_of_base,
     payload_date,
     upload_of_chunk,
@@ -125,7 +126,7 @@ class FileInventory:
             else:
                 value = bytes(difference.value or b"")
                 # A base may be kept alone. Garbage without its base is what an interrupted collection leaves.
-                if base_of(value) != digest and (base := self._base(base_of(value))) is not None:
+                if not is_kept_base(digest, value) and (base := self._base(base_of(value))) is not None:
                     page = apply_difference(value, base.page) or b""
                     yield StoredPage(digest, page, difference.is_intact and base.is_intact, value)
 
@@ -134,14 +135,14 @@ class FileInventory:
         if (row := self.database.find(Family.PAGES, digest)) is not None:
             return StoredPage(digest, bytes(row.value or b""), row.is_intact)
         kept = self.database.find(Family.DIFFERENCES, digest)
-        if kept is None or base_of(value := bytes(kept.value or b"")) != digest:
+        if kept is None or not is_kept_base(digest, value := bytes(kept.value or b"")):
             return None
         return StoredPage(digest, page_of_base(value), kept.is_intact)
 
     def kept_bases(self) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the readable rows of bases that are kept alone."""
         for row in self.database.rows(Family.DIFFERENCES):
-            if row.is_intact and base_of(value := bytes(row.value or b"")) == row.key:
+            if row.is_intact and is_kept_base(row.key, value := bytes(row.value or b"")):
                 yield row.key, value
 
     def get_pages(self, digests: object) -> list[bytes | None]:

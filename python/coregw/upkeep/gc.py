@@ -25,7 +25,6 @@ from coregw.errors import StoreDamaged, Unavailable
 from coregw.messages.management import GarbageCollected, GarbageRoot, Progress, ProgressCallback
 from coregw.store import Stored, Table
 from coregw.store.collection import CollectableStore, Collection, Item, collect_in_turn
-from coregw.store.protocol import DifferenceStore
 from coregw.store.rocksdb import RocksStore
 from coregw.upkeep.marks import TemporaryTable, Tracer, all_items
 from coregw.upkeep.pins import Pins
@@ -257,13 +256,9 @@ class _Run:
                 garbage = [is_old and not is_marked for is_old, is_marked in zip(garbage, marked, strict=True)]
             yield items, garbage
 
-    async def _pages(self) -> AsyncIterator[_Judged]:
+    def _pages(self) -> AsyncIterator[_Judged]:
         # What was stored since the links were read is young.
-        async for items, marked, are_bases in self._tracer.pages():
-            if not self._dry_run and isinstance(self._store, DifferenceStore) and any(are_bases):
-                bases = [item.key for item in compress(items, are_bases)]
-                await self._store.keep_as_bases(bases, self._collection.before)
-            yield items, [not is_marked and not is_base for is_marked, is_base in zip(marked, are_bases, strict=True)]
+        return self._tracer.garbage(self._collection.before, keep_bases=not self._dry_run)
 
     async def _payloads(self) -> AsyncIterator[_Judged]:
         named: KeyFilter | None = None
@@ -283,7 +278,7 @@ class _Run:
         size = min(self._filter_bytes, self._tracer.page_bytes // _PAGE_BYTES_PER_FILTER_BYTE)
         named = KeyFilter(max(size, _MIN_FILTER_BYTES))
         count = 0
-        async for items, marked, _ in self._tracer.pages():
+        async for items, marked in self._tracer.pages():
             digests = [item.key for item in compress(items, marked)]
             pages = zip(digests, await self._store.get(Table.PAGES, digests), strict=True)
             found = [(digest, page or b"") for digest, page in pages]

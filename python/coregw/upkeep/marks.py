@@ -21,6 +21,8 @@ import asyncio
 import shutil
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from itertools import compress
+from operator import and_
 from pathlib import Path
 from typing import Final, cast
 
@@ -131,27 +133,36 @@ class Tracer:
         """Return whether each root was marked. Blocks."""
         return self._table.holds([_ROOT + root for root in roots])
 
-    async def pages(self) -> AsyncIterator[tuple[list[Item], list[bool], list[bool]]]:
-        """Iterate over the pages that were read, in the order of their digests.
-
-        Whether each was marked, and, if not, whether one that was marked is stored as a difference to it.
-        """
+    async def pages(self) -> AsyncIterator[tuple[list[Item], list[bool]]]:
+        """Iterate over the pages that were read, in the order of their digests; whether each was marked."""
         after: bytes | None = None
         while rows := await asyncio.to_thread(self._table.list_rows, _LINKS, after, _ROWS_AT_ONCE):
             after = rows[-1][0]
             items = [Item(key[1:], _decode(value).size, 0) for key, value in rows]
-            marked = await asyncio.to_thread(self._table.holds, [_PAGE + item.key for item in items])
-            are_bases = [False] * len(items)
-            if self._has_differences:
-                found = await asyncio.to_thread(self._table.holds, [_BASE + item.key for item in items])
-                are_bases = [is_base and not is_marked for is_base, is_marked in zip(found, marked, strict=True)]
-            yield items, marked, are_bases
+            yield items, await asyncio.to_thread(self._table.holds, [_PAGE + item.key for item in items])
+
+    async def garbage(self, before: int | None, *, keep_bases: bool) -> AsyncIterator[tuple[list[Item], list[bool]]]:
+        """Iterate over the pages as `pages`; whether each is garbage: not marked, and no base of one that was.
+
+        Args:
+            before: See `DifferenceStore.keep_as_bases`.
+            keep_bases: Whether to keep pages that were not marked, but are bases, as these alone.
+        """
+        async for items, marked in self.pages():
+            garbage = [not is_marked for is_marked in marked]
+            if self._has_differences and isinstance(self._store, DifferenceStore):
+                named = await asyncio.to_thread(self._table.holds, [_BASE + item.key for item in items])
+                bases = [item.key for item in compress(items, map(and_, garbage, named))]
+                if bases and keep_bases:
+                    await self._store.keep_as_bases(bases, before)
+                garbage = [is_garbage and not is_base for is_garbage, is_base in zip(garbage, named, strict=True)]
+            yield items, garbage
 
     async def _list_pages(self, after: bytes | None) -> list[ListedPage]:
         if isinstance(self._store, DifferenceStore):
             return await self._store.list_pages(after, _PAGES_AT_ONCE)
         rows = await self._store.list_rows(Table.PAGES, b"", after, _PAGES_AT_ONCE)
-        return [_listed(digest, page) for digest, page in rows]
+        return [ListedPage.whole(*row) for row in rows]
 
     async def _begin(self, roots: Sequence[bytes]) -> list[bytes]:
         """Mark roots, and return the digests of the pages to visit."""
@@ -192,7 +203,9 @@ class Tracer:
     async def _read(self, digests: Sequence[bytes]) -> dict[bytes, _Links]:
         """Read pages that were stored since `read_links` passed their place, or were damaged then."""
         stored = await self._store.get(Table.PAGES, digests)
-        pages = [_listed(digest, page) for digest, page in zip(digests, stored, strict=True) if page is not None]
+        pages = [
+            ListedPage.whole(digest, page) for digest, page in zip(digests, stored, strict=True) if page is not None
+        ]
         if len(pages) < len(digests):
             missing = next(digest for digest, page in zip(digests, stored, strict=True) if page is None)
             raise StoreDamaged(f"page {missing.hex()} of a kept root is missing; no garbage was collected")
@@ -215,10 +228,6 @@ class Tracer:
         self._has_differences = self._has_differences or bool(bases)
         self._table.put([*((_LINKS + digest, _encode(links)) for digest, links in noted.items()), *bases])
         return noted
-
-
-def _listed(digest: bytes, page: bytes) -> ListedPage:
-    return ListedPage(digest, page, len(digest) + len(page), None)
 
 
 _CACHE_BYTES: Final = 8 << 20

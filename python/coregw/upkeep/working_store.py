@@ -36,7 +36,6 @@ from coregw.errors import NotFound, StoreDamaged
 from coregw.messages.management import ProgressCallback
 from coregw.store import Store, Stored, Table
 from coregw.store.collection import Collection, Item, RecordedCollection
-from coregw.store.protocol import DifferenceStore
 from coregw.upkeep.copy import Held, Transfer
 from coregw.upkeep.marks import TemporaryTable, Tracer, all_items, all_records
 from coregw.upkeep.repository import Generation, Repository, using
@@ -181,11 +180,8 @@ class _Update:
         async for items in all_items(self._removal, Stored.ROOTS):
             await tracer.mark([item.key for item in items])
         removed = 0
-        async for items, marked, are_bases in tracer.pages():
-            if isinstance(self._target, DifferenceStore) and any(are_bases):
-                await self._target.keep_as_bases([item.key for item in compress(items, are_bases)], None)
-            needed = [is_marked or is_base for is_marked, is_base in zip(marked, are_bases, strict=True)]
-            if garbage := [item for item, is_needed in zip(items, needed, strict=True) if not is_needed]:
+        async for items, are_garbage in tracer.garbage(None, keep_bases=True):
+            if garbage := list(compress(items, are_garbage)):
                 await self._target.delete(Table.PAGES, [item.key for item in garbage])
                 removed += sum(item.size for item in garbage)
             self.transfer.tell("removing pages", removed, "bytes")

@@ -448,13 +448,13 @@ class Committer:
             # Recorded before the write makes them readable.
             self._not_durable |= {row[:2] for row in transaction.writes if row[0] in _HIDDEN_UNTIL_DURABLE}
             # Pages are readable before they are durable, and whoever found one may refer to it.
-            pages = [write for write in transaction.writes if write[0] in _PAGES]
-            self._unsynced_pages += pages
+            before = len(self._unsynced_pages)
+            self._unsynced_pages += [write for write in transaction.writes if write[0] in _PAGES]
             try:
                 self._database.write(transaction.writes)
             except Exception as error:
                 if isinstance(error, WriteStalled):  # nothing was written
-                    del self._unsynced_pages[len(self._unsynced_pages) - len(pages) :]
+                    del self._unsynced_pages[before:]
                 self._note_fault(error)
                 raise
             self._unsynced_bytes += sum(request.size for request in accepted)

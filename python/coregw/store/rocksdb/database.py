@@ -368,7 +368,7 @@ class Database(Rows):
         self._root, self.read_only = open_read_only(self.path, self._cache_bytes, cause)
         try:
             with translated(self.path):
-                self._has_differences = Family.DIFFERENCES in Rdict.list_cf(str(self.path / DATABASE))
+                self._has_differences = self.read_only.has_differences
                 for family in Family:
                     if family is not Family.DIFFERENCES or self._has_differences:
                         self._families[family] = self._root.get_column_family(family)
@@ -394,12 +394,13 @@ class Database(Rows):
 
     def _open_rocksdb(self, *, salvage: bool) -> None:
         is_first = prepare(self.path, salvage=salvage) == "creating"
+        is_current = has_current_format(self.path)
         if salvage:
             require_skippable(self.path)
         try:
             with translated(self.path):
                 options = database_options(create=is_first, salvage=salvage, compacts=self._compacts)
-                if not is_first and not has_current_format(self.path):
+                if not is_current:
                     found = set(Rdict.list_cf(str(self.path / DATABASE)))
                     options.create_missing_column_families(found == set(Family) - {Family.DIFFERENCES})
                 self._has_differences = True
@@ -420,7 +421,7 @@ class Database(Rows):
             with translated(self.path):
                 self._mark = HighWaterMark(self.path / DATABASE)
             self._is_sound = True
-            if is_first or not has_current_format(self.path):
+            if is_first or not is_current:
                 mark_ready(self.path)
             self.identity = self._identified()
         except BaseException:

@@ -36,6 +36,7 @@ from coregw.store.rocksdb.layout import (
     chunk_key,
     decode_date,
     encode_date,
+    is_kept_base,
     kept_base,
     payload_date,
     root_date,
@@ -105,10 +106,12 @@ class Bases:
             old = base_of(difference)
             first = self._joined.get(old) or firsts[old]
             joined: bytes | None = difference
-            if first is not None and base_of(first) != old:  # otherwise a base that was kept alone, and is a page again
+            if first is not None and not is_kept_base(
+                old, first
+            ):  # otherwise a base that was kept alone, and is a page again
                 joined = join_differences(first, difference, sizes[digest])
             # A base must not be replaced: one that is kept alone, or, if a change is undone, the one of the old page.
-            if joined is not None and base_of(joined) != digest and (own is None or base_of(own) != digest):
+            if joined is not None and base_of(joined) != digest and (own is None or not is_kept_base(digest, own)):
                 short[digest] = joined
         return short
 

@@ -34,6 +34,7 @@ __all__ = [
     "encode_date",
     "encode_epoch",
     "epoch_of_upload",
+    "is_kept_base",
     "kept_base",
     "page_of_base",
     "payload_date",
@@ -244,6 +245,11 @@ def base_of(difference: bytes) -> bytes:
 def kept_base(digest: bytes, page: bytes) -> bytes:
     """The value in `Family.DIFFERENCES` of a base that is kept alone."""
     return digest + page
+
+
+def is_kept_base(digest: bytes, stored: bytes) -> bool:
+    """Whether what `Family.DIFFERENCES` has of a page is no difference, but a base that is kept alone."""
+    return base_of(stored) == digest
 
 
 def page_of_base(kept: bytes) -> bytes:

@@ -35,6 +35,9 @@ class ReadOnly:
         path: The store's directory.
         cause: What is damaged, or that the disk is full.
         is_lossy: Whether rows may be missing that were acknowledged, or be older than that.
+
+    Attributes:
+        has_differences: Whether there is `Family.DIFFERENCES`; a store of format 1 has none.
     """
 
     def __init__(self, path: Path, cause: Cause, *, is_lossy: bool) -> None:
@@ -42,6 +45,7 @@ class ReadOnly:
         self._cause = cause
         self._is_lossy = is_lossy
         self._lock = -1
+        self.has_differences = True
 
     @property
     def is_temporary(self) -> bool:
@@ -107,7 +111,8 @@ def open_read_only(path: Path, cache_bytes: int, cause: Cause) -> tuple[Rdict, R
         try:
             with translated(path):
                 families = family_options(Cache(cache_bytes))
-                if Family.DIFFERENCES not in Rdict.list_cf(str(path / DATABASE)):  # a store of format 1
+                state.has_differences = Family.DIFFERENCES in Rdict.list_cf(str(path / DATABASE))
+                if not state.has_differences:
                     del families[Family.DIFFERENCES]
                 root = Rdict(str(path / DATABASE), options, families, access_type=mode)
         except CoregwError:

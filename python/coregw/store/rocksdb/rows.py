@@ -21,7 +21,7 @@ from rocksdict import ColumnFamily, Rdict, RdictIter, ReadOptions, WriteBatch, W
 from coregw._core import apply_difference
 from coregw.errors import StorageFull, StoreDamaged, Unavailable
 from coregw.store.rocksdb.directory import SPARE_BYTES
-from coregw.store.rocksdb.layout import CLAIM_KEY, Family, base_of, page_of_base
+from coregw.store.rocksdb.layout import CLAIM_KEY, Family, base_of, is_kept_base, page_of_base
 from coregw.store.rocksdb.mark import HighWaterMark
 from coregw.store.rocksdb.options import WriteStalled, translated
 from coregw.store.rocksdb.readonly import ReadOnly
@@ -166,9 +166,9 @@ class Rows:
         return values
 
     def _make(self, digests: Sequence[bytes], differences: Sequence[bytes | None]) -> list[bytes | None]:
-        """Make pages of differences. None where there is none or no base of it, and for a base that is kept alone."""
+        """Make pages of differences; None where a difference or its base is absent, and for a base that is kept alone."""
         names = [
-            None if each is None or base_of(each) == digest else base_of(each)
+            None if each is None or is_kept_base(digest, each) else base_of(each)
             for digest, each in zip(digests, differences, strict=True)
         ]
         wanted = list({name for name in names if name is not None})
@@ -185,7 +185,7 @@ class Rows:
             return pages
         missing = [digest for digest, page in zip(digests, pages, strict=True) if page is None]
         kept = zip(missing, self.get_rows(Family.DIFFERENCES, missing), strict=True)
-        found = iter([None if each is None or base_of(each) != digest else page_of_base(each) for digest, each in kept])
+        found = iter([page_of_base(each) if each and is_kept_base(digest, each) else None for digest, each in kept])
         return [next(found) if page is None else page for page in pages]
 
     def scan(self, family: Family, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:

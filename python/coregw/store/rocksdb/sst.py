@@ -300,9 +300,7 @@ class TableFile:
         if index is None:
             blocks: Iterable[_Block | None] = (block for _, _, block in self._found_blocks())
         else:
-            entries = read_index(index, key) if self._index_is_delta else read_block(index)
-            handles = _covering(entries, key)
-            blocks = map(self._block, handles)
+            blocks = map(self._block, self._covering(index, key, key))
         for block in blocks:
             if block is not None:
                 yield from (entry for entry in _rows(block) if entry.key == key)
@@ -342,14 +340,15 @@ class TableFile:
             raise Malformed("no index")
         self._metadata[_INDEX] = index
         self._index_is_delta = is_delta
-        if any(handle.offset + handle.size > self._metadata_start for _, handle in self._indexed(index)):
+        if any(
+            handle.offset + handle.size > self._metadata_start for _, handle in self._indexed(self._required(index))
+        ):
             raise Malformed("the index names blocks outside the file")
         self._index = index
 
-    def _indexed(self, index: _Handle) -> Iterator[tuple[bytes, _Handle]]:
-        """Iterate over the index: a key that is not less than those of a block, and the block."""
-        entries = read_index if self._index_is_delta else read_block
-        for key, value in entries(self._required(index)):
+    def _indexed(self, index: memoryview, first: bytes = b"") -> Iterator[tuple[bytes, _Handle]]:
+        """Iterate over the index: a key not less than those of a block, and the block. `first` is as for `read_index`."""
+        for key, value in read_index(index, first) if self._index_is_delta else read_block(index):
             yield key, _handle(value, 0)[0]
 
     def _read_properties(self) -> bool:
@@ -405,9 +404,14 @@ class TableFile:
         if self._index is None:
             yield from self._found_blocks()
             return
-        for key, handle in self._indexed(self._index):
+        for handle in self._covering(self._required(self._index), first, end_key):
+            yield handle.offset, handle.offset + handle.size + _TRAILER_BYTES, self._block(handle)
+
+    def _covering(self, index: memoryview, first: bytes, end_key: bytes | None) -> Iterator[_Handle]:
+        """Iterate over the data blocks with keys from `first` to `end_key`."""
+        for key, handle in self._indexed(index, first):
             if key >= first:
-                yield handle.offset, handle.offset + handle.size + _TRAILER_BYTES, self._block(handle)
+                yield handle
             if end_key is not None and key >= end_key + _LARGEST_SUFFIX:
                 return
 
@@ -453,15 +457,6 @@ class TableFile:
         has_rows: bool = False,
     ) -> None:
         self.damages[Damage(self._file.name, start, end, self.family, what, after, before, has_rows)] = None
-
-
-def _covering(index: Iterable[tuple[bytes, memoryview]], key: bytes) -> Iterator[_Handle]:
-    """Iterate over the blocks that may have a key, of a part of an index."""
-    for last, handle in index:
-        if last >= key:
-            yield _handle(handle, 0)[0]
-        if last >= key + _LARGEST_SUFFIX:
-            return
 
 
 def _ends(data: memoryview, at: int, *, is_search: bool) -> Iterator[int]:

@@ -252,7 +252,7 @@ class RocksStore:
         start, end = key_range(b"", after)
         pages = await self._reader.run(lambda database: database.scan_pages(start, end, limit))
         return [
-            ListedPage(digest, page, len(digest) + len(page), None)
+            ListedPage.whole(digest, page)
             if difference is None
             else ListedPage(digest, page, len(digest) + len(difference), base_of(difference))
             for digest, page, difference in pages
