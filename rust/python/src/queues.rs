@@ -12,7 +12,7 @@ use pyo3::types::PyBytes;
 
 use crate::convert::{BytesLike, Items};
 use crate::engine::cache::{PageCache, root_bytes};
-use crate::engine::need::differences;
+use crate::engine::need::pairs;
 use crate::errors::{guarded, refused};
 use crate::tuples;
 
@@ -190,9 +190,7 @@ impl StoreWrites {
             batch.payloads.iter().map(|(name, bytes)| (PyBytes::new(py, name), PyBytes::new(py, bytes))).collect();
         let all = |roots: &[RootCid]| roots.iter().map(|root| root_bytes(py, root)).collect::<Vec<_>>();
         let trees = batch.trees.iter().map(|each| {
-            let page = |(digest, page): &(Digest, Vec<u8>)| (PyBytes::new(py, &digest.0), PyBytes::new(py, page));
-            let pages: Vec<_> = each.pages.iter().map(page).collect();
-            let differences = differences(py, &each.differences);
+            let (pages, differences) = (pairs(py, &each.pages), pairs(py, &each.differences));
             let (roots, requires) = (all(&each.roots), all(&each.requires));
             tuples::NEW_TREES.instance(py, (pages, differences, roots, requires, each.since))
         });

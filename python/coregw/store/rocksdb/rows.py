@@ -166,7 +166,7 @@ class Rows:
         return values
 
     def _make(self, digests: Sequence[bytes], differences: Sequence[bytes | None]) -> list[bytes | None]:
-        """Make pages of differences; None where a difference or its base is absent, and for a base that is kept alone."""
+        """Make pages of differences; None where there is none, or no base, and for a base that is kept alone."""
         names = [
             None if each is None or is_kept_base(digest, each) else base_of(each)
             for digest, each in zip(digests, differences, strict=True)

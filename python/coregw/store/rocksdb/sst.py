@@ -347,7 +347,7 @@ class TableFile:
         self._index = index
 
     def _indexed(self, index: memoryview, first: bytes = b"") -> Iterator[tuple[bytes, _Handle]]:
-        """Iterate over the index: a key not less than those of a block, and the block. `first` is as for `read_index`."""
+        """Iterate over the index: a key not less than those of a block, and the block. For `first` see `read_index`."""
         for key, value in read_index(index, first) if self._index_is_delta else read_block(index):
             yield key, _handle(value, 0)[0]
 

@@ -57,11 +57,6 @@ impl PageDifference {
         base
     }
 
-    /// The stored form.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
     /// Whether it is worth storing, instead of its page of so many bytes.
     pub fn is_short(&self, page_len: usize) -> bool {
         self.0.len() * MAX_PART <= page_len
@@ -106,6 +101,13 @@ impl PageDifference {
 
     fn splices(&self) -> impl Iterator<Item = Splice<'_>> {
         decode(&self.0).into_iter().flat_map(|(_, splices)| splices.flatten())
+    }
+}
+
+/// The stored form.
+impl AsRef<[u8]> for PageDifference {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
     }
 }
 

@@ -29,7 +29,7 @@ proptest! {
         let difference = PageDifference::between(&BASE, old, new);
         prop_assert_eq!(&difference.apply(old), &Some(new.clone()));
         prop_assert_eq!(difference.base(), BASE);
-        prop_assert_eq!(PageDifference::read(difference.as_bytes()), Some(difference));
+        prop_assert_eq!(PageDifference::read(difference.as_ref()), Some(difference));
     }
 
     #[test]
@@ -57,13 +57,13 @@ fn copies_what_lies_between_two_digests() {
     let old = [vec![0; 100], vec![1; 32], vec![2; 500], vec![3; 32], vec![4; 100]].concat();
     let new = [vec![0; 100], vec![9; 32], vec![2; 500], vec![8; 32], vec![4; 100]].concat();
     let difference = PageDifference::between(&BASE, &old, &new);
-    assert_eq!(difference.as_bytes().len(), 32 + (1 + 1 + 1 + 32) + (2 + 1 + 1 + 32));
+    assert_eq!(difference.as_ref().len(), 32 + (1 + 1 + 1 + 32) + (2 + 1 + 1 + 32));
     assert_eq!(difference.apply(&old), Some(new));
 }
 
 #[test]
 fn of_the_same_page_is_empty() {
-    assert_eq!(PageDifference::between(&BASE, b"page", b"page").as_bytes(), BASE.0);
+    assert_eq!(PageDifference::between(&BASE, b"page", b"page").as_ref(), BASE.0);
 }
 
 #[test]

@@ -114,7 +114,7 @@ pub fn join_differences<'py>(
     size: usize,
 ) -> Option<Bound<'py, PyBytes>> {
     let joined = core::PageDifference::read(&first)?.join(&core::PageDifference::read(&second)?);
-    joined.is_short(size).then(|| PyBytes::new(py, joined.as_bytes()))
+    joined.is_short(size).then(|| PyBytes::new(py, joined.as_ref()))
 }
 
 /// A set of keys in a bounded number of bytes, which may claim to hold others, and never denies one that was added.

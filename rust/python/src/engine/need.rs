@@ -108,9 +108,8 @@ impl Need {
     #[getter]
     fn store<'py>(&self, py: Python<'py>) -> Option<PagesAndRoots<'py>> {
         match &self.0 {
-            ops::Need::Store { pages, differences: all, roots, requires } => {
-                let pages = pages.iter().map(|(digest, page)| (PyBytes::new(py, &digest.0), PyBytes::new(py, page)));
-                Some((pages.collect(), differences(py, all), names(py, roots), names(py, requires)))
+            ops::Need::Store { pages, differences, roots, requires } => {
+                Some((pairs(py, pages), pairs(py, differences), names(py, roots), names(py, requires)))
             }
             _ => None,
         }
@@ -133,12 +132,9 @@ impl Need {
     }
 }
 
-/// Digests of pages, and the differences that make them.
-pub(crate) fn differences<'py>(py: Python<'py>, all: &[(core::Digest, core::PageDifference)]) -> Pairs<'py> {
-    let pair = |(digest, difference): &(core::Digest, core::PageDifference)| {
-        (PyBytes::new(py, &digest.0), PyBytes::new(py, difference.as_bytes()))
-    };
-    all.iter().map(pair).collect()
+/// Digests of pages, and the pages or differences that belong to them.
+pub(crate) fn pairs<'py>(py: Python<'py>, all: &[(core::Digest, impl AsRef<[u8]>)]) -> Pairs<'py> {
+    all.iter().map(|(digest, each)| (PyBytes::new(py, &digest.0), PyBytes::new(py, each.as_ref()))).collect()
 }
 
 fn names<'py>(py: Python<'py>, roots: &[core::RootCid]) -> Names<'py> {
