@@ -373,6 +373,17 @@ class FolderUpload:
         xattrs: bool = False,
         cache: tuple[str | os.PathLike[str], str | os.PathLike[str], str, int] | None = None,
     ) -> FolderUpload: ...
+    @staticmethod
+    def probable_root(file: str | os.PathLike[str], folder: str | os.PathLike[str], options: str) -> str | None:
+        """Return the root of a folder when it was added last, as a cache says that may be damaged; None if it does not.
+
+        O(1), where `cached_root` comes after the survey.
+
+        Args:
+            file: The file of the cache.
+            folder: The folder's path.
+            options: Whatever else the targets depend on.
+        """
     @property
     def cached_root(self) -> str | None:
         """The root of the folder when it was added last, as text; None if that is not known."""

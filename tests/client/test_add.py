@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -13,9 +14,9 @@ import pytest
 
 import coregw
 from coregw.client import AsyncClient, Client
-from coregw.client.folders.add import Added, add_folder
+from coregw.client.folders.add import Added, AddProgress, add_folder, add_path
 from coregw.concurrency import for_each
-from coregw.errors import InvalidInput, ProofError
+from coregw.errors import InvalidInput, ProofError, Unavailable
 from coregw.folders.caches import UploadCache
 from coregw.folders.tree import Recorded, survey
 from gateways import Reply, honest_gateway, lying_gateway
@@ -299,6 +300,76 @@ async def test_if_the_last_root_expires_meanwhile_it_is_asked_which_payloads_are
                 added = await add_folder(client, survey(tmp_path), cache=UploadCache.of(tmp_path, "test"))
     assert added.root == coregw.hash_tree(tmp_path, attributes="all")
     assert any(bytes(coregw.Cid(coregw.payload_cid(kept))) in request for request in asked)
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_whether_the_last_root_is_complete_is_asked_before_the_survey_and_again_after_it(
+    gateway: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+    is_answered: bool,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    events: list[str] = []
+    is_first = False
+
+    class NotingClient(AsyncClient):
+        async def is_complete(self, root: coregw.CidLike) -> bool:
+            nonlocal is_first
+            events.append(f"asked {root}")
+            was_first, is_first = is_first, False
+            await asyncio.sleep(0.2)
+            if was_first and not is_answered:
+                raise Unavailable("the first question is not answered")
+            found = await super().is_complete(root)
+            events.append("answered")
+            return found
+
+    async def add() -> Added:
+        async with NotingClient(gateway) as client:
+            progress = AddProgress(surveyed=lambda found: events.append(f"{found.files} files"))
+            return await add_path(
+                client,
+                tmp_path,
+                suite="sha2-256",
+                recorded=Recorded(),
+                exclude=(),
+                gitignore=False,
+                use_cache=True,
+                progress=progress,
+            )
+
+    (tmp_path / "file").write_bytes(os.urandom(8))
+    root = (await add()).root
+    assert [event for event in events if event.startswith("asked")] == [f"asked {root}"], "it has no last root"
+    events.clear()
+    is_first = True
+    assert (await add()).root == root
+    answers = ["answered"] * is_answered
+    assert events == [f"asked {root}", "1 files", *answers, f"asked {root}", "answered"]
+
+
+async def test_a_question_ends_with_a_survey_that_fails(
+    gateway: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    asked: list[str] = []
+
+    class SilentClient(AsyncClient):
+        async def is_complete(self, root: coregw.CidLike) -> bool:
+            asked.append(str(root))
+            return await asyncio.Future()
+
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    async with AsyncClient(gateway) as client:
+        added = await client.add(folder)
+    (folder / ".coregwignore").mkdir()
+    async with SilentClient(gateway) as client:
+        with pytest.raises((OSError, InvalidInput)):
+            await client.add(folder)
+    assert asked == [added.root]
 
 
 async def test_a_root_that_does_not_follow_from_few_changes_is_refused(

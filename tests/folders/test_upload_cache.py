@@ -204,10 +204,20 @@ def test_a_cache_that_is_damaged_or_of_another_folder_is_ignored(
             file.unlink()
         case _:
             file.write_bytes(data.replace(b"stat 6", b"stat 5", 1))
+    probable = UploadCache.of(tree, "sha2-256").probable_root()
+    assert (probable == coregw.hash_tree(tree)) == (damage == "cut"), "only the checksum, at the start, covers the end"
     again = read(tree)
     assert again.arcs()["a"] == coregw.payload_cid(b"y")
     assert (again.files_read, again.cached_root) == (4, None)
     assert read(tree).files_read == 0
+
+
+def test_the_root_of_the_last_time_is_known_before_the_survey(tree: Path) -> None:
+    assert UploadCache.of(tree, "sha2-256").probable_root() is None
+    read(tree)
+    assert UploadCache.of(tree, "sha2-256").probable_root() == coregw.hash_tree(tree)
+    assert UploadCache.of(tree, "blake3").probable_root() is None
+    assert UploadCache.none().probable_root() is None
 
 
 def test_other_options_have_another_cache(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:

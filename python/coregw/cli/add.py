@@ -21,9 +21,8 @@ from coregw.cli.framework import LOCAL_PATH, click, continue_by, note
 from coregw.cli.gateways import GatewayChoice, async_client, gateway_option
 
 if TYPE_CHECKING:
-    from coregw.client.folders.add import Added, AddProgress
-    from coregw.folders.caches import UploadCache
-    from coregw.folders.tree import Level, Recorded, Survey
+    from coregw.client.folders.add import Added
+    from coregw.folders.tree import Level, Recorded
 
 __all__ = ["add_command", "hash_command", "send"]
 
@@ -86,37 +85,30 @@ def send(
     """Add a folder or a file, and show the progress on stderr. Raises as `coregw.client.folders.add.add_folder`."""
     import asyncio
 
-    from coregw.client.folders.add import AddProgress
-    from coregw.folders.caches import UploadCache
-    from coregw.folders.tree import survey
+    from coregw.client.folders.add import AddProgress, add_path
 
-    found = survey(path, exclude, gitignore)
-    with progress(f"adding {counted(found.files, 'file')}") as (set_total, advance):
-        set_total(found.bytes)
-        total = found.bytes
+    async def add(callbacks: AddProgress) -> Added:
+        async with async_client(gateway) as client:
+            return await add_path(
+                client,
+                path,
+                suite=suite,
+                recorded=recorded,
+                exclude=exclude,
+                gitignore=gitignore,
+                use_cache=use_cache,
+                progress=callbacks,
+            )
+
+    with progress(f"adding {path}") as (set_total, advance):
+        total = 0
 
         def sending(count: int) -> None:
             nonlocal total
             total += count
             set_total(total)
 
-        callbacks = AddProgress(advance, sending, advance)
-        cache = UploadCache.of(path, f"{suite} fastcdc 64 KiB") if use_cache else None
-        return asyncio.run(_add(gateway, found, suite, callbacks, cache, recorded))
-
-
-async def _add(
-    gateway: GatewayChoice,
-    found: Survey,
-    suite: str,
-    callbacks: AddProgress,
-    cache: UploadCache | None,
-    recorded: Recorded,
-) -> Added:
-    from coregw.client.folders.add import add_folder
-
-    async with async_client(gateway) as client:
-        return await add_folder(client, found, suite, callbacks, cache, recorded)
+        return asyncio.run(add(AddProgress(lambda found: sending(found.bytes), advance, sending, advance)))
 
 
 @click.command("hash", short_help="Print the root of a folder, without a gateway.")

@@ -1006,18 +1006,19 @@ class Client(BlockingDriver):
             TooLarge: Something exceeds a limit of the gateway.
             Unavailable: The gateway can't be reached or can't answer, after retries, or has no space (`StorageFull`).
         """
-        from coregw.client.folders.add import add_path  # noqa: PLC0415 - few programs need it
+        from coregw.client.folders.add import AddProgress, add_path  # noqa: PLC0415 - few programs need it
+        from coregw.folders.tree import Recorded  # noqa: PLC0415 - the same
 
         return on_loop(
             lambda client: add_path(
                 client,
                 path,
                 suite=suite,
-                recorded=(attributes, owner, xattrs),
+                recorded=Recorded(attributes, owner, xattrs),
                 exclude=exclude,
                 gitignore=gitignore,
                 use_cache=use_cache,
-                progress=progress,
+                progress=AddProgress() if progress is None else AddProgress(hashed=progress),
             ),
             self,
         )

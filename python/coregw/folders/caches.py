@@ -121,6 +121,10 @@ class UploadCache:
         known = None if self._file is None else (self._file, self._folder, self._options, RACY_NANOSECONDS)
         return FolderUpload(found, suite, xattrs, known)
 
+    def probable_root(self) -> str | None:
+        """Return the root of the last time, which may be wrong if the cache is damaged; None if there is none. O(1)."""
+        return None if self._file is None else FolderUpload.probable_root(self._file, self._folder, self._options)
+
     def save(self, upload: FolderUpload, roots: tuple[str, str | None], recorded: Recorded) -> None:
         """Replace the cache, atomically, unless it says the same already. A failure is ignored.
 

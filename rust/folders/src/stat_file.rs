@@ -11,7 +11,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,8 @@ use crate::metadata::FileStat;
 
 const MAGIC: &[u8] = b"coregw stat 6\n";
 const DIGEST_BYTES: usize = 36;
+/// What is before the checked bytes.
+const HEAD_BYTES: u64 = (MAGIC.len() + DIGEST_BYTES) as u64;
 const BUFFER_BYTES: usize = 256 << 10;
 /// The limit on a string or path in the file.
 const MAX_TEXT_BYTES: u64 = 1 << 16;
@@ -113,13 +115,20 @@ pub struct StatFile {
 impl StatFile {
     /// Opens and checks a file. None if it is missing, damaged, or of another folder, options or version. O(bytes).
     pub fn open(path: &Path, folder: &[u8], options: &[u8]) -> Option<Self> {
-        let mut file = File::open(path).ok()?;
-        let start = check(&mut file).ok()??;
-        let file = Arc::new(file);
-        let mut reader = StatEntries::new(&file, start..u64::MAX, BUFFER_BYTES);
+        let opened = Self::open_unchecked(path, folder, options)?;
+        is_intact(&opened.file).ok()?.then_some(opened)
+    }
+
+    /// As [`StatFile::open`], but whether it is damaged is not known. O(1).
+    pub fn open_unchecked(path: &Path, folder: &[u8], options: &[u8]) -> Option<Self> {
+        let file = Arc::new(File::open(path).ok()?);
+        let mut magic = [0; MAGIC.len()];
+        file.read_exact_at(&mut magic, 0).ok()?;
+        let mut reader = StatEntries::new(&file, HEAD_BYTES..u64::MAX, BUFFER_BYTES);
         let header = reader.take(|fields| fields.header()).ok()??;
         let start = reader.position();
-        (header.folder == folder && header.options == options).then_some(Self { file, header, start })
+        let is_right = magic == MAGIC && header.folder == folder && header.options == options;
+        is_right.then_some(Self { file, header, start })
     }
 
     /// The entries, from the first one.
@@ -143,23 +152,24 @@ impl StatFile {
     }
 }
 
-/// Where the checked bytes start; None if they have another checksum.
-fn check(file: &mut File) -> io::Result<Option<u64>> {
-    let mut head = [0; MAGIC.len() + DIGEST_BYTES];
-    file.read_exact(&mut head)?;
+/// Whether the checksum is that of what follows it.
+fn is_intact(file: &File) -> io::Result<bool> {
+    let mut digest = [0; DIGEST_BYTES];
+    file.read_exact_at(&mut digest, MAGIC.len() as u64)?;
     let mut hasher = hasher();
-    let mut buffer = vec![0; BUFFER_BYTES];
+    let (mut buffer, mut at) = (vec![0; BUFFER_BYTES], HEAD_BYTES);
     loop {
-        match file.read(&mut buffer) {
+        match file.read_at(&mut buffer, at) {
             Ok(0) => break,
-            Ok(count) => hasher.update(&buffer[..count]),
+            Ok(count) => {
+                hasher.update(&buffer[..count]);
+                at += count as u64;
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    let (magic, digest) = head.split_at(MAGIC.len());
-    let is_right = magic == MAGIC && hasher.cid().is_ok_and(|cid| cid.as_bytes() == digest);
-    Ok(is_right.then_some(head.len() as u64))
+    Ok(hasher.cid().is_ok_and(|cid| cid.as_bytes() == digest))
 }
 
 fn hasher() -> Hasher {
@@ -401,7 +411,7 @@ impl StatWriter {
     /// Creates a file, or empties the one that its caller has created.
     fn create(path: &Path, header: &Header, top: &[u8]) -> io::Result<Self> {
         let mut file = File::create(path)?;
-        file.write_all(&[0; MAGIC.len() + DIGEST_BYTES])?;
+        file.write_all(&[0; HEAD_BYTES as usize])?;
         let out = BufWriter::with_capacity(BUFFER_BYTES, file);
         let mut writer = Self { out, hasher: hasher(), encoder: Encoder::default() };
         writer.encoder.string(&header.folder);

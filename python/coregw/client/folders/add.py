@@ -4,7 +4,7 @@
 threads: read, hash ─► batches of payloads ─► which are held? ─► CARs of the others     several in flight
                                   │ all files are read
                                   ▼
-         few changes of many files, and the root of the last time held completely?
+         few changes of many files, and the root of the last time held completely? (also asked at the start)
                       │ no                            └──yes─► last batch ─► lists ─► mutations, whose proofs give
                       │                                                               the new root: done
                       ▼
@@ -22,7 +22,9 @@ Whatever is interrupted goes on where it was: payloads that were acknowledged ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -35,7 +37,7 @@ from coregw.client.operations.mutate import Changes
 from coregw.concurrency import for_each, in_stoppable_thread, in_thread
 from coregw.errors import Conflict, RootNotFound, TooLarge, Unavailable
 from coregw.folders.caches import UploadCache
-from coregw.folders.tree import ALL, ATTRIBUTES_PATH, Level, Recorded, Skipped, Survey, skipped_at, survey
+from coregw.folders.tree import ALL, ATTRIBUTES_PATH, Recorded, Skipped, Survey, skipped_at, survey
 from coregw.messages import Change, Delta, Endpoint, MutationReceipt
 from coregw.verify import CidLike
 
@@ -111,20 +113,22 @@ class Added:
         return self.folder.arcs()
 
 
-def _ignore(count: int) -> None:
+def _ignore(_: object) -> None:
     pass
 
 
 @dataclass(frozen=True, slots=True)
 class AddProgress:
-    """Callbacks of `add_folder`; all of them count bytes of files.
+    """Callbacks of `add_folder`; all but the first count bytes of files.
 
     Attributes:
+        surveyed: Called with what was found, before anything is read.
         hashed: Called with further numbers of bytes that were read, or need not be read.
         sending: Called with further numbers of bytes that are to be sent.
         sent: Called with further numbers of bytes that the gateway has acknowledged.
     """
 
+    surveyed: Callable[[Survey], None] = field(default=_ignore)
     hashed: Callable[[int], None] = field(default=_ignore)
     sending: Callable[[int], None] = field(default=_ignore)
     sent: Callable[[int], None] = field(default=_ignore)
@@ -135,20 +139,36 @@ async def add_path(
     path: Path,
     *,
     suite: str,
-    recorded: tuple[Level, bool, bool],
+    recorded: Recorded,
     exclude: Sequence[str],
     gitignore: bool,
     use_cache: bool,
-    progress: Callable[[int], None] | None,
+    progress: AddProgress,
 ) -> Added:
-    """Survey a folder or file and add it, as `coregw.client.AsyncClient.add`, which describes the arguments.
+    """Survey a folder or file and add it, as `coregw.client.AsyncClient.add`, which describes the other arguments."""
+    cache = UploadCache.of(path, f"{suite} fastcdc 64 KiB") if use_cache else UploadCache.none()
+    async with _question(client, cache.probable_root()) as question:
+        found = await in_stoppable_thread(survey, path, exclude, gitignore, "add", None)
+        progress.surveyed(found)
+        return await add_folder(client, found, suite, progress, cache, recorded, question)
 
-    `recorded` has its `attributes`, `owner` and `xattrs`.
+
+@asynccontextmanager
+async def _question(client: FolderSink, root: str | None) -> AsyncIterator[asyncio.Future[bool] | None]:
+    """Ask whether a root is held completely, until the end of the context.
+
+    The first such question may take the gateway as long as it takes to survey the folder. It is asked again when the
+    folder was read, and the answer is quick then: only that one is sure to be young, and may fail.
     """
-    level = Recorded(*recorded)
-    found = await in_stoppable_thread(survey, path, exclude, gitignore, "add", None)
-    cache = UploadCache.of(path, f"{suite} fastcdc 64 KiB") if use_cache else None
-    return await add_folder(client, found, suite, AddProgress(hashed=progress or _ignore), cache, level)
+    if root is None:
+        yield None
+        return
+    question = asyncio.ensure_future(client.is_complete(root))
+    try:
+        yield question
+    finally:
+        question.cancel()
+        await asyncio.gather(question, return_exceptions=True)
 
 
 async def add_folder(
@@ -158,6 +178,7 @@ async def add_folder(
     progress: AddProgress = AddProgress(),
     cache: UploadCache | None = None,
     recorded: Recorded = ALL,
+    question: asyncio.Future[bool] | None = None,
 ) -> Added:
     """Store every file of a survey and create the map of their paths.
 
@@ -172,6 +193,7 @@ async def add_folder(
         progress: Callbacks.
         cache: What is known of the files since the last time; saved at the end. None reads all files.
         recorded: Which attributes are part of the root.
+        question: Whether the root of the last time is held completely, which is not asked again before this has ended.
 
     Raises:
         ProofError: The gateway's answers are not those that follow from what was sent.
@@ -180,7 +202,7 @@ async def add_folder(
     cache = cache or UploadCache.none()
     for _ in range(_MAX_ATTEMPTS):
         switches = client.switches
-        added = await _add(client, found, suite, progress, cache, recorded)
+        added = await _add(client, found, suite, progress, cache, recorded, question)
         # Another gateway may lack what an earlier one has acknowledged.
         if client.switches == switches or await client.is_complete(added.root):
             return added
@@ -194,11 +216,12 @@ async def _add(
     progress: AddProgress,
     cache: UploadCache,
     recorded: Recorded,
+    question: asyncio.Future[bool] | None,
 ) -> Added:
     """Send what the gateway in use lacks."""
     folder = await in_thread(lambda: cache.upload(found, suite, xattrs=recorded.xattrs))
     try:
-        upload = _Addition(client, folder, suite, progress, recorded)
+        upload = _Addition(client, folder, suite, progress, recorded, question)
         await upload.run()
         await in_thread(cache.save, folder, (upload.root, upload.attributes), recorded)
         files, lists, size = folder.totals()
@@ -212,7 +235,13 @@ class _Addition:
     """The state of one `add_folder`: what the gateway has acknowledged."""
 
     def __init__(
-        self, client: FolderSink, folder: _core.FolderUpload, suite: str, progress: AddProgress, recorded: Recorded
+        self,
+        client: FolderSink,
+        folder: _core.FolderUpload,
+        suite: str,
+        progress: AddProgress,
+        recorded: Recorded,
+        question: asyncio.Future[bool] | None,
     ) -> None:
         self.root = ""
         self.attributes: str | None = None
@@ -222,6 +251,7 @@ class _Addition:
         self._suite = suite
         self._progress = progress
         self._recorded = recorded.attributes, recorded.owner
+        self._question = question
         self._has_base = False
 
     async def run(self) -> None:
@@ -230,16 +260,16 @@ class _Addition:
         base, changes = self._folder.cached_root, await self._find_changes()
         few = changes if changes is not None and self._are_few(*changes) else None
         if base is not None and few is not None:
-            self._has_base = await self._client.is_complete(base)
+            self._has_base = await self._is_complete(base)
             if self._has_base and await self._change_maps(base, *few):
                 return
         await self._derive_roots()
         # If a payload was missing, so is the root, or parts of what is below it.
         is_known = few is not None and base == self.root
-        if not (self.sent or is_known) and await self._client.is_complete(self.root):
+        if not (self.sent or is_known) and await self._is_complete(self.root):
             return
         if base is not None and few is None:
-            self._has_base = base != self.root and await self._client.is_complete(base)
+            self._has_base = base != self.root and await self._is_complete(base)
         if self._has_base:
             await self._send_records()
             if base is not None and changes is not None and await self._send_changes(base, *changes):
@@ -250,6 +280,11 @@ class _Addition:
             await self._derive_roots()
             await self._send_records()
         await self._send_maps()
+
+    async def _is_complete(self, root: str) -> bool:
+        if self._question is not None:
+            await asyncio.wait([self._question])
+        return await self._client.is_complete(root)
 
     async def _in_thread(self, work: Callable[[*Ts], T], *args: *Ts) -> T:
         return await in_thread(work, *args, stop=self._folder.stop)

@@ -114,16 +114,32 @@ impl FolderUpload {
         })
     }
 
+    /// Return the root of a folder when it was added last, as a cache says that may be damaged; None if it does not.
+    ///
+    /// O(1), where `cached_root` comes after the survey.
+    ///
+    /// Args:
+    ///     file: The file of the cache.
+    ///     folder: The folder's path.
+    ///     options: Whatever else the targets depend on.
+    #[staticmethod]
+    fn probable_root(py: Python<'_>, file: PathBuf, folder: PathBuf, options: &str) -> PyResult<Option<String>> {
+        let folder = folder.as_os_str().as_bytes();
+        let work = || Ok(StatFile::open_unchecked(&file, folder, options.as_bytes()));
+        let opened = detach::run(py, Work::Unbounded, work)?;
+        Ok(opened.and_then(|opened| root_text(&opened.header.root)))
+    }
+
     /// The root of the folder when it was added last, as text; None if that is not known.
     #[getter]
     fn cached_root(&self) -> Option<String> {
-        self.cached(|header| &header.root)
+        root_text(&self.cache.as_ref()?.header.root)
     }
 
     /// The root of its map of attributes then; None if it had none.
     #[getter]
     fn cached_attributes(&self) -> Option<String> {
-        self.cached(|header| &header.attributes)
+        root_text(&self.cache.as_ref()?.header.attributes)
     }
 
     /// Start to read and hash the files that the cache does not know.
@@ -384,15 +400,15 @@ impl FolderUpload {
 }
 
 impl FolderUpload {
-    fn cached(&self, part: impl Fn(&Header) -> &Vec<u8>) -> Option<String> {
-        let cache = self.cache.as_ref()?;
-        let cid = Cid::from_text(std::str::from_utf8(part(&cache.header)).ok()?).ok()?;
-        Some(cid.text())
-    }
-
     fn lines(&self, which: LinesOf, size: usize) -> PyResult<FolderLines> {
         Ok(FolderLines { reading: Arc::clone(&self.reading), lines: MapLines::new(which, chunk_size(size)?) })
     }
+}
+
+/// A root that a stat file names, as text.
+fn root_text(named: &[u8]) -> Option<String> {
+    let cid = Cid::from_text(std::str::from_utf8(named).ok()?).ok()?;
+    Some(cid.text())
 }
 
 /// Iterates over the arcs of a folder's map in chunks of lines.
