@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "durability": {"errors"},
     "errors": set(),
     "extras": set(),
+    "heap": set(),
     "telemetry": set(),
     "text": set(),
     "undecodable": {"extras"},
@@ -45,8 +46,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("_core", "concurrency", "durability", "engine", "errors", "extras", "messages", "store", "undecodable"),
     },
     "gateway": {
-        *("", "_core", "concurrency", "durability", "engine", "errors", "extras", "messages", "store", "telemetry"),
-        *("text", "upkeep"),
+        *("", "_core", "concurrency", "durability", "engine", "errors", "extras", "heap", "messages", "store"),
+        *("telemetry", "text", "upkeep"),
     },
     "plants": {"_core", "errors", "extras", "gateway", "store"},
     "client": {
@@ -59,7 +60,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("", "_core", "client", "errors", "extras", "folders", "gateway", "messages", "plants", "store", "text"),
         *("tlog", "trust", "upkeep"),
     },
-    "__main__": {"cli", "extras"},
+    "__main__": {"cli", "extras", "heap"},
 }
 
 # The command that runs the plant store: nothing else names it.

@@ -7,6 +7,7 @@ import os
 import sys
 
 from coregw.extras import missing_extra, stale_extension
+from coregw.heap import limit_heap
 
 __all__ = ["main"]
 
@@ -22,6 +23,7 @@ _INTERRUPTED = 130
 def main() -> None:
     """Run the command that ``sys.argv`` names, then exit. Without the ``cli`` extra, say so and exit with code 1."""
     _open_standard_descriptors()
+    limit_heap()
     gc.set_threshold(_YOUNG_THRESHOLD, *gc.get_threshold()[1:])
     try:
         from coregw.cli.main import main as run

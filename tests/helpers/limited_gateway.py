@@ -10,13 +10,13 @@ import sys
 from dataclasses import replace
 
 from coregw.gateway.access import WRITE_TOKEN_VARIABLE, AccessToken
-from coregw.gateway.heap import limit_heap
 from coregw.gateway.limits.machine import Limits
 from coregw.gateway.listener import announce, run_in_thread
 from coregw.gateway.logs import log_to_stderr
 from coregw.gateway.routes.publications import TOKEN_VARIABLE
 from coregw.gateway.server import GatewayServer
 from coregw.gateway.settings import Settings
+from coregw.heap import limit_heap
 
 if __name__ == "__main__":
     settings = Settings.load(data=sys.argv[1])

@@ -2,7 +2,7 @@
 
 Handlers return a `Reply`, which Litestar accepts since it is an ASGI application. Litestar's own streaming responses
 are not used: when a client disconnects they leave a reference cycle that holds the last chunk, and the garbage
-collector runs rarely here (`coregw.gateway.heap`).
+collector runs rarely here (`coregw.heap`).
 
 Exceptions become a status, a code and a message (protocol section 5, *Errors*). One that has no code in
 `coregw.errors.ERROR_CODES` is a 500 ``internal``, which shows a client nothing and logs everything. Routes and the

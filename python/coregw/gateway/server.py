@@ -19,7 +19,6 @@ from coregw.gateway.app import create_app_over, open_engine, response_headers
 from coregw.gateway.collectors import front_source
 from coregw.gateway.context import Gateway
 from coregw.gateway.front import serve_front
-from coregw.gateway.heap import limit_collector, limit_heap
 from coregw.gateway.limits.descriptors import fit_descriptors
 from coregw.gateway.limits.machine import Limits, warn_of_memory
 from coregw.gateway.listener import (
@@ -36,6 +35,7 @@ from coregw.gateway.routes.publications import TOKEN_VARIABLE
 from coregw.gateway.settings import Settings
 from coregw.gateway.stores import location_of
 from coregw.gateway.tracing import tracing
+from coregw.heap import limit_collector
 from coregw.store import Store
 
 __all__ = ["GatewayServer", "announce", "run"]
@@ -68,7 +68,6 @@ def run(
     """
     log_to_stderr(settings)
     warn_of_open_writes(settings)
-    limit_heap()
     sys.setswitchinterval(_SWITCH_SECONDS)
     warn_of_memory(settings)
     limits = fit_descriptors(Limits.of(settings))

@@ -1,4 +1,4 @@
-"""Memory of a serving process: few malloc arenas, no huge pages, and no reference cycles."""
+"""Memory of a process: few malloc arenas, no huge pages, and no reference cycles."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from coregw.store.memory import MemoryStore
 
 THREADS = """
 import ctypes, sys, threading
-from coregw.gateway.heap import limit_heap
+from coregw.heap import limit_heap
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
@@ -60,7 +60,7 @@ def test_threads_share_two_arenas() -> None:
 
 LONG_BLOCKS = """
 import sys
-from coregw.gateway.heap import limit_heap
+from coregw.heap import limit_heap
 
 if sys.argv[1] == "limited":
     limit_heap()
@@ -86,15 +86,17 @@ def test_long_blocks_return_to_the_system_when_they_are_freed() -> None:
 
 
 HUGE_PAGES = """
-from coregw.gateway.heap import limit_heap
+import atexit, sys
+from coregw.__main__ import main
 
-limit_heap()
-print(open("/proc/self/status").read())
+atexit.register(lambda: print(open("/proc/self/status").read()))
+sys.argv[1:] = ["--version"]
+main()
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
-def test_memory_is_in_pages_of_the_size_that_is_used() -> None:
+def test_the_memory_of_a_command_is_in_pages_of_the_size_that_is_used() -> None:
     shown = subprocess.run([sys.executable, "-c", HUGE_PAGES], check=True, capture_output=True, text=True).stdout
     assert "THP_enabled:\t0" in shown
 

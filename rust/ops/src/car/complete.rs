@@ -17,8 +17,8 @@ use crate::trees::Trees;
 const PAGES_AT_ONCE: usize = 64;
 /// Nested roots to renew at once.
 const ROOTS_AT_ONCE: usize = 1024;
-/// Payloads to name at once.
-const PAYLOADS_AT_ONCE: usize = 4096;
+/// Payloads to name at once, in the order of their names, in which a store reads many together.
+const PAYLOADS_AT_ONCE: usize = 16_384;
 /// The limit on pages and on roots together; each takes about 50 bytes of memory.
 const MAX_VISITED: usize = 1 << 18;
 /// Pages of a complete tree that are compared at once with those of another one. Where more are different, the rest is visited.
@@ -181,7 +181,8 @@ impl Visit {
 
     async fn name_payloads(&mut self) {
         let rest = self.payloads.split_off(self.payloads.len().min(PAYLOADS_AT_ONCE));
-        let payloads = std::mem::replace(&mut self.payloads, rest);
+        let mut payloads = std::mem::replace(&mut self.payloads, rest);
+        payloads.sort_unstable_by(|one, other| one.as_bytes().cmp(other.as_bytes()));
         if !payloads.is_empty() {
             self.trees.slot.output(Vec::new(), payloads).await;
         }

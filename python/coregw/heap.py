@@ -1,6 +1,6 @@
-"""Memory of a serving process: the heaps of its allocators, and Python's cyclic garbage collector.
+"""Memory of a process: the heaps of its allocators, and Python's cyclic garbage collector.
 
-Both belong to the whole process, so only code that runs a whole process may set them (`coregw.gateway.server.run`).
+Both belong to the whole process, so only code that runs a whole process may set them: the command, and a gateway.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def limit_heap() -> None:
     """Limit what allocators take beyond what is in use; call it when a process starts. Does nothing but on Linux.
 
     mimalloc, the extension's allocator, asks the system for huge pages. Each thread has 64 KiB for each size of blocks
-    and touches little of it, but a huge page is in memory as a whole: ten times what is in use after the start.
+    and touches little of it, but a huge page is in memory as a whole: ten times what is in use after the start of a
+    gateway.
 
     Each arena of glibc keeps what its threads free. Payload chunks, request bodies and pages move between threads, so
     each of up to eight arenas per core would grow to the maximum that any thread ever needed. Long responses are
