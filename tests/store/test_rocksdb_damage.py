@@ -13,7 +13,7 @@ import pytest
 
 import serving
 from coregw.errors import CoregwError, InvalidInput, StoreDamaged, Unavailable
-from coregw.store import CHUNK_BYTES, Table
+from coregw.store import CHUNK_BYTES, Stored, Table
 from coregw.store.collection import Identity
 from coregw.store.rocksdb import CACHE_BYTES, open_store, read_identity
 from coregw.store.rocksdb.database import Database, Write
@@ -381,6 +381,8 @@ async def test_a_malformed_payload_row_is_damage(tmp_path: Path) -> None:
     async with await open_store(tmp_path) as store:
         with pytest.raises(StoreDamaged, match="1 bytes, not 20"):
             await store.stat_payloads([name])
+        with pytest.raises(StoreDamaged, match="1 bytes, not 20"):
+            await store.renew(Stored.PAYLOADS, [multihash_of(b"absent"), name], True)
         with pytest.raises(StoreDamaged, match="1 bytes, not 20"):
             await read(store, name)
 

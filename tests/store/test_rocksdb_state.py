@@ -212,6 +212,7 @@ async def test_fsck_names_a_malformed_row(tmp_path: Path, name: bytes) -> None:
     database.write([(Family.META, name, b"malformed")])
     database.flush()
     database._release()
+    database._unlock()
     checked = serving.run("fsck", "--json", "--data", tmp_path)
     assert json.loads(checked.stdout)["lost_state"] == [name.decode()]
     assert serving.run("fsck", "--repair", "--data", tmp_path).returncode == 0

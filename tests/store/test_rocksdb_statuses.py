@@ -5,6 +5,7 @@ Corrupt and missing files are in `test_rocksdb_damage.py`, files that cannot gro
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from coregw.store import CHUNK_BYTES
 from coregw.store.rocksdb import CACHE_BYTES
 from coregw.store.rocksdb.database import Database
 from coregw.store.rocksdb.layout import Family
+from coregw.store.rocksdb.mark import Extent, HighWaterMarkFile, read_mark, require_durable
 from coregw.store.rocksdb.options import translated
 from store_payloads import random_bytes
 from tables import rows
@@ -35,6 +37,34 @@ def test_a_second_open_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="in use by another process, or opened twice by this one"):
         Database(tmp_path, CACHE_BYTES, salvage=False)
     database.close()
+
+
+def test_the_files_of_a_store_that_is_open_are_not_taken_for_damaged(tmp_path: Path) -> None:
+    database = Database(tmp_path, CACHE_BYTES, salvage=False)
+    database.write([(Family.RECORDS, b"a", b"1")])
+    database.sync()
+    rocksdb = tmp_path / "rocksdb"
+    durable = read_mark(rocksdb)
+    assert durable is not None
+    # As another process may read it that opens the store while a log is removed.
+    removed = durable._replace(logs=(Extent(durable.newest.number + 1000, 10),))
+    HighWaterMarkFile.create(rocksdb, removed).close()
+    with pytest.raises(StoreDamaged, match="missing"):
+        require_durable(rocksdb)
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="in use by another process, or opened twice by this one"):
+            Database(tmp_path, CACHE_BYTES, salvage=False)
+        with pytest.raises(Unavailable, match="in use by another process, or opened twice by this one"):
+            Database(tmp_path, CACHE_BYTES, read_only_if_needed=True)
+    database.refresh_mark()
+    database.close()
+
+
+def test_a_database_that_was_not_closed_is_not_locked_when_it_is_gone(tmp_path: Path) -> None:
+    database = Database(tmp_path, CACHE_BYTES)
+    del database
+    gc.collect()
+    Database(tmp_path, CACHE_BYTES).close()
 
 
 def test_a_closed_database_is_unavailable(tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ async def test_what_an_older_version_stored_counts_as_stored_at_the_next_opening
     database.write([(Family.META, TIME_KEY, None)])
     database.sync()
     database._release()
+    database._unlock()
     clock.error = YEARS
     async with site_on(tmp_path, clock) as site:
         clock.seconds += GRACE - 1

@@ -37,7 +37,7 @@ from coregw.store.collection import CollectableStore, collect_in_turn
 from coregw.store.protocol import Guide, GuidedStore
 from coregw.store.rocksdb import open_store
 from coregw.store.rocksdb.database import Database
-from coregw.store.rocksdb.directory import DATABASE, MARKER, copy_file, mark_ready
+from coregw.store.rocksdb.directory import DATABASE, MARKER, copy_file, lock_directory, mark_ready
 from coregw.store.rocksdb.layout import (
     EPOCH_KEY,
     Family,
@@ -49,6 +49,7 @@ from coregw.store.rocksdb.layout import (
     epoch_of_upload,
     upload_id,
 )
+from coregw.store.rocksdb.options import in_use
 from coregw.store.rocksdb.rows import Write
 from coregw.store.rocksdb.salvage import RawDatabase
 from coregw.upkeep.check import Harm, StoreCheck, check_online, lost_key
@@ -284,27 +285,28 @@ def require_store(data: Path) -> Path:
 
 @contextmanager
 def exclusive(data: Path) -> Iterator[None]:
-    """Hold the lock of a database, which RocksDB holds while it is open for writing.
+    """Hold the locks of a store: that of its directory, and that which RocksDB holds while it is open for writing.
 
     Raises:
-        Unavailable: If another process has the store open, or the lock cannot be used.
+        Unavailable: If another process has the store open, or a lock cannot be used.
     """
     path = data / DATABASE / _LOCK
-    try:
+    with ExitStack() as stack:
+        stack.callback(os.close, lock_directory(data))
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError:  # then it belongs to whom the others do
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            _give(descriptor, path.parent)
-    except OSError as error:
-        raise Unavailable(f"the store in {data} cannot be locked: {path}: {error.strerror}") from error
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            except FileNotFoundError:  # then it belongs to whom the others do
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+                _give(descriptor, path.parent)
+        except OSError as error:
+            raise Unavailable(f"the store in {data} cannot be locked: {path}: {error.strerror}") from error
+        stack.callback(os.close, descriptor)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise in_use(data) from None
         yield
-    except BlockingIOError:
-        raise Unavailable(f"the store in {data} is in use by another process") from None
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -7,7 +7,9 @@ or for longer, since nothing can be written without them.
 from __future__ import annotations
 
 import logging
+import os
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,6 +24,7 @@ from coregw.store.collection import Identity
 from coregw.store.rocksdb.directory import (
     DATABASE,
     has_current_format,
+    lock_directory,
     mark_ready,
     prepare,
     read_identity,
@@ -255,6 +258,8 @@ class Database(Rows):
         self.undated = self.clock.now()
         """When rows without a date count as dated, and those with an earlier one."""
         self._recorded_ms = 0
+        self._lock: weakref.finalize[..., Database] | None = None
+        """Ends the lock of the directory, which is held as long as its files are used, also while it is reopened."""
         self._open(salvage=salvage)
         remove_checkpoint(path)
 
@@ -339,12 +344,27 @@ class Database(Rows):
                 self.sync()
                 self.refresh_mark()
         self._release()
+        self._unlock()
 
     def _open(self, *, salvage: bool) -> None:
         """Open RocksDB; after a power cut without the torn end of a log, and after damage without compactions.
 
         A compaction that reads a damaged SST stops writes, even the first.
         """
+        if self._lock is None:
+            self._lock = weakref.finalize(self, os.close, lock_directory(self.path))
+        try:
+            self._open_locked(salvage=salvage)
+        except BaseException:
+            self._unlock()
+            raise
+
+    def _unlock(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock()
+
+    def _open_locked(self, *, salvage: bool) -> None:
         compacted = self._compacts
         try:
             try:

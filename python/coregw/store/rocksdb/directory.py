@@ -15,6 +15,7 @@ of an earlier version, whose marker lacks them, gets them when it is opened for 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import shutil
@@ -30,7 +31,7 @@ from coregw.errors import InvalidInput, StorageFull, StoreDamaged, Unavailable
 from coregw.store.collection import Identity
 from coregw.store.rocksdb.layout import FORMAT_VERSION
 from coregw.store.rocksdb.mark import require_durable
-from coregw.store.rocksdb.options import translated
+from coregw.store.rocksdb.options import in_use, translated
 from coregw.text import display_name
 from coregw.undecodable import UNDECODABLE
 
@@ -97,23 +98,46 @@ class _WithoutFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     incarnation: UUID | None = None
 
 
-def prepare(path: Path, *, salvage: bool) -> State:
-    """Create the directory, for its owner alone, if it is missing, and return the state of the database in it.
+def lock_directory(path: Path) -> int:
+    """Create the directory of a store, for its owner alone, if it is missing, and lock it against other openings.
 
-    With `salvage`, a missing log is accepted, and the high-water mark is ignored.
+    Those of RocksDB come too late: files that another process changes meanwhile would look damaged, and be repaired.
+
+    Returns:
+        The descriptor whose end is that of the lock.
 
     Raises:
-        InvalidInput: The path is not a directory or not UTF-8, or the directory holds something other than a store.
-        StoreDamaged: The marker is malformed, the database or its log is missing, or less of its files is left than
-            the high-water mark records.
-        Unavailable: A newer coregw wrote the store, its marker names no known format, or the directory cannot be read
-            or created.
+        InvalidInput: The path is not a directory or not UTF-8.
+        Unavailable: The store is open already, or the directory cannot be read or created.
     """
     require_utf_8(path)
     with _translated(path):
         if path.exists() and not path.is_dir():
             raise InvalidInput(f"{path} is not a directory")
         make_directory(path)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise in_use(path) from None
+        except OSError:  # its file system has no such locks; RocksDB takes another one
+            pass
+        return descriptor
+
+
+def prepare(path: Path, *, salvage: bool) -> State:
+    """Return the state of the database in a directory, which is locked; in an empty one, begin to create a store.
+
+    With `salvage`, a missing log is accepted, and the high-water mark is ignored.
+
+    Raises:
+        InvalidInput: The directory holds something other than a store.
+        StoreDamaged: The marker is malformed, the database or its log is missing, or less of its files is left than
+            the high-water mark records.
+        Unavailable: A newer coregw wrote the store, its marker names no known format, or the directory cannot be read.
+    """
+    with _translated(path):
         marker = path / MARKER
         if not marker.exists():
             _refuse_foreign(path)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -221,11 +222,18 @@ class PayloadRow(NamedTuple):
         return tuple.__new__(cls, _PAYLOAD.unpack(value))  # half the time of the constructor
 
     @staticmethod
-    def size_of(multihash: bytes, value: bytes) -> int:
-        """Read the size alone, in half the time of `decode`. Raises as that."""
-        if len(value) != _PAYLOAD.size:
-            return PayloadRow.decode(multihash, value).size
-        return int.from_bytes(value[-8:], "big")
+    def sizes_of(multihashes: Sequence[bytes], values: Sequence[bytes | None]) -> list[int | None]:
+        """Read the sizes alone of many rows, in a fifth of the time of `decode`, None for each that is absent.
+
+        Raises:
+            StoreDamaged: A row is malformed.
+        """
+        found = [value for value in values if value is not None]
+        if not {_PAYLOAD.size}.issuperset(map(len, found)):
+            rows = zip(multihashes, values, strict=True)
+            return [None if value is None else PayloadRow.decode(multihash, value).size for multihash, value in rows]
+        sizes = iter([size for _, size in _PAYLOAD.iter_unpack(b"".join(found))])
+        return [None if value is None else next(sizes) for value in values]
 
     @property
     def chunks(self) -> int:

@@ -25,7 +25,6 @@ are searched for after damage, can be mistaken for a claim.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import mmap
 import os
@@ -33,7 +32,7 @@ import secrets
 import struct
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -53,7 +52,6 @@ __all__ = [
     "current_manifest",
     "drop_torn_ends",
     "encode_claim",
-    "locked_mark",
     "log_name",
     "log_numbers",
     "manifest_name",
@@ -109,7 +107,7 @@ class Durable(NamedTuple):
 
 
 class HighWaterMarkFile:
-    """The open file, locked for `locked_mark`. Every method raises OSError."""
+    """The open file. Every method raises OSError."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -122,7 +120,6 @@ class HighWaterMarkFile:
         unfinished = database / _UNFINISHED
         descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(descriptor, 2 * _SLOT_BYTES)
             file = cls(descriptor)
             for _ in range(2):  # allocates both slots now, not when the disk is full
@@ -166,19 +163,6 @@ def read_mark(database: Path) -> Durable | None:
     if not intact:
         raise StoreDamaged(f"{database / MARK} is damaged, so it cannot be checked whether anything is lost")
     return max(intact)[1]
-
-
-@contextmanager
-def locked_mark(database: Path) -> Iterator[bool]:
-    """Lock the mark of a database; the value is False if it has none, or an open database has locked it."""
-    with ExitStack() as stack:
-        try:
-            file = stack.enter_context((database / MARK).open("rb"))
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (FileNotFoundError, BlockingIOError):
-            yield False
-        else:
-            yield True
 
 
 def _encode(sequence: int, durable: Durable) -> bytes:
@@ -489,8 +473,10 @@ def drop_torn_ends(database: Path) -> bool:
     A power cut may leave any part of unsynced writes, such as a record whose middle is zero, which RocksDB refuses as
     damage. Everything behind the first torn record is unsynced as well, so nothing acknowledged is in it.
 
+    The caller has locked the store's directory.
+
     Returns:
-        Whether anything was cut off. Nothing is if a process has the database open.
+        Whether anything was cut off.
 
     Raises:
         StoreDamaged: As `require_durable`.
@@ -501,12 +487,11 @@ def drop_torn_ends(database: Path) -> bool:
         return False
     require_durable(database)
     newest = durable.newest
-    with locked_mark(database) as is_locked:
-        cut = [
-            _drop_torn_end(database / log_name(number), newest.size if number == newest.number else 0)
-            for number in log_numbers(database)
-            if is_locked and number >= newest.number
-        ]
+    cut = [
+        _drop_torn_end(database / log_name(number), newest.size if number == newest.number else 0)
+        for number in log_numbers(database)
+        if number >= newest.number
+    ]
     return any(cut)
 
 

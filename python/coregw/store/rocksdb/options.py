@@ -189,6 +189,12 @@ def _translate(error: BaseException, path: Path) -> BaseException:
     return error  # not rocksdict's: a bug in coregw
 
 
+def in_use(path: Path) -> Unavailable:
+    """The error of a store that is open already."""
+    why = "in use by another process, or opened twice by this one"
+    return Unavailable(f"the store in {path} is {why}; coregw status --data {path} shows a gateway that uses it")
+
+
 def _meaning(error: Exception, path: Path) -> CoregwError:
     text = str(error)
     if isinstance(error, DbClosedError):
@@ -196,8 +202,7 @@ def _meaning(error: Exception, path: Path) -> CoregwError:
     if _STALLED in text:
         return WriteStalled(f"the store in {path} is busy writing")
     if any(sign in text for sign in _LOCKED):
-        why = "in use by another process, or opened twice by this one"
-        return Unavailable(f"the store in {path} is {why}; coregw status --data {path} shows a gateway that uses it")
+        return in_use(path)
     if any(sign in text for sign in _FULL):
         return StorageFull(f"the disk of the store in {path} is full")
     if any(sign in text for sign in _DAMAGED):

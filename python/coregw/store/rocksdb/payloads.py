@@ -117,8 +117,7 @@ class RocksPayloads:
         # Asked before the rows are read, which a collection in progress might remove after that and end.
         if below_held and not await self._dates.is_collecting(self._committer):
             values = await self._reader.get_durable(Family.PAYLOADS, multihashes)
-            stored = zip(multihashes, values, strict=True)
-            return [None if value is None else PayloadRow.size_of(key, value) for key, value in stored]
+            return PayloadRow.sizes_of(multihashes, values)
         # Most of those that clients ask for may be absent: these cost no visit of the committer's thread.
         found = await self._rows(multihashes)
         rows = [RowKey(Family.PAYLOADS, key) for key, row in zip(multihashes, found, strict=True) if row is not None]

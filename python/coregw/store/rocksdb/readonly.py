@@ -13,7 +13,7 @@ from rocksdict import AccessType, Cache, DBRecoveryMode, Options, Rdict
 from coregw.errors import CoregwError, StorageFull, StoreDamaged, Unavailable
 from coregw.store.rocksdb.directory import DATABASE, prepare
 from coregw.store.rocksdb.layout import Family
-from coregw.store.rocksdb.options import database_options, family_options, translated
+from coregw.store.rocksdb.options import database_options, family_options, in_use, translated
 from coregw.store.rocksdb.wal import Damage, FileBytes, read_log
 
 __all__ = ["Cause", "ReadOnly", "open_read_only", "require_skippable"]
@@ -73,7 +73,7 @@ class ReadOnly:
             fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self.release()
-            raise Unavailable(f"the store in {self._path} is in use by another process") from error
+            raise in_use(self._path) from error
 
     def release(self) -> None:
         """Release the lock. Idempotent."""
