@@ -461,7 +461,7 @@ def test_an_unreadable_single_file_is_an_error(run: Run, tmp_path: Path, monkeyp
         path.unlink()  # root may read everything, whatever the modes are
         return found
 
-    monkeypatch.setattr("coregw.folders.tree.survey", survey)
+    monkeypatch.setattr("coregw.client.folders.add.survey", survey)
     added = run("add", tmp_path / "secret")
     assert (added.exit_code, added.stdout) == (1, "")
     assert "secret: no such file or directory" in added.stderr
