@@ -157,8 +157,8 @@ async def add_path(
 async def _question(client: FolderSink, root: str | None) -> AsyncIterator[asyncio.Future[bool] | None]:
     """Ask whether a root is held completely, until the end of the context.
 
-    The first such question may take the gateway as long as it takes to survey the folder. It is asked again when the
-    folder was read, and the answer is quick then: only that one is sure to be young, and may fail.
+    The first such question may take the gateway as long as the survey of the folder takes here. Unless the answer is
+    no, it is asked again when the folder was read, and the answer is quick then: only that one is young, and may fail.
     """
     if root is None:
         yield None
@@ -283,7 +283,9 @@ class _Addition:
 
     async def _is_complete(self, root: str) -> bool:
         if self._question is not None:
-            await asyncio.wait([self._question])
+            (answer,) = await asyncio.gather(self._question, return_exceptions=True)
+            if answer is False and root == self._folder.cached_root:
+                return False  # which may have taken as long as a gateway works for a question
         return await self._client.is_complete(root)
 
     async def _in_thread(self, work: Callable[[*Ts], T], *args: *Ts) -> T:
