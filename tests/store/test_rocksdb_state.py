@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -203,6 +204,14 @@ async def test_fsck_names_the_rows_and_a_repair_renews_them(tmp_path: Path, name
         assert await are_held(store, [NEW]) == [True]
         for payload in PAYLOADS:
             assert await read(store, multihash_of(payload)) == payload
+
+
+async def test_fsck_checks_a_store_whose_path_is_not_in_utf_8(tmp_path: Path) -> None:
+    await stored(tmp_path / "store")
+    path = tmp_path / os.fsdecode(b"\xff")
+    (tmp_path / "store").rename(path)
+    checked = serving.run("fsck", "--data", path)
+    assert (checked.returncode, checked.stdout[:6]) == (0, "sound:")
 
 
 @pytest.mark.parametrize("name", STATE, ids=str)

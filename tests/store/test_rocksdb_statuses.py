@@ -5,7 +5,11 @@ Corrupt and missing files are in `test_rocksdb_damage.py`, files that cannot gro
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,6 +69,70 @@ def test_a_database_that_was_not_closed_is_not_locked_when_it_is_gone(tmp_path: 
     del database
     gc.collect()
     Database(tmp_path, CACHE_BYTES).close()
+
+
+def test_a_process_that_was_forked_does_not_keep_a_closed_store_locked(tmp_path: Path) -> None:
+    script = """
+import os, sys
+from pathlib import Path
+from coregw.store.rocksdb import CACHE_BYTES
+from coregw.store.rocksdb.database import Database
+
+path = Path(sys.argv[1])
+database = Database(path, CACHE_BYTES)
+end, hold = os.pipe()
+if os.fork() == 0:
+    os.close(hold)
+    os.read(end, 1)
+    os._exit(0)
+os.close(end)
+database.close()
+Database(path, CACHE_BYTES).close()
+os.close(hold)
+os.wait()
+"""
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
+
+
+def test_a_directory_that_may_not_be_listed_is_opened_under_the_lock_of_rocksdb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Database(tmp_path, CACHE_BYTES).close()
+    opened = os.open
+
+    def refusing(path: Path, *options: int) -> int:
+        if path == tmp_path:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(path, *options)
+
+    monkeypatch.setattr("coregw.store.rocksdb.directory.os.open", refusing)
+    database = Database(tmp_path, CACHE_BYTES)
+    with pytest.raises(Unavailable, match="in use by another process"):
+        Database(tmp_path, CACHE_BYTES)
+    database.close()
+
+
+def test_no_log_is_cut_off_while_another_process_has_the_lock_of_rocksdb(tmp_path: Path) -> None:
+    Database(tmp_path, CACHE_BYTES).close()
+    rocksdb = tmp_path / "rocksdb"
+    durable = read_mark(rocksdb)
+    assert durable is not None
+    HighWaterMarkFile.create(rocksdb, durable._replace(logs=(Extent(durable.newest.number + 1000, 10),))).close()
+    holder = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+    command = [sys.executable, "-c", holder, str(rocksdb / "LOCK")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with pytest.raises(Unavailable, match="in use by another process"):
+            Database(tmp_path, CACHE_BYTES)
+    with pytest.raises(StoreDamaged, match="missing"):
+        Database(tmp_path, CACHE_BYTES)
 
 
 def test_a_closed_database_is_unavailable(tmp_path: Path) -> None:

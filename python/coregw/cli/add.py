@@ -100,7 +100,7 @@ def send(
                 progress=callbacks,
             )
 
-    with progress(f"adding {path}") as (set_total, advance):
+    with progress("adding") as (set_total, advance):
         total = 0
 
         def sending(count: int) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import errno
-import fcntl
 import os
 import shutil
 from array import array
@@ -37,7 +36,7 @@ from coregw.store.collection import CollectableStore, collect_in_turn
 from coregw.store.protocol import Guide, GuidedStore
 from coregw.store.rocksdb import open_store
 from coregw.store.rocksdb.database import Database
-from coregw.store.rocksdb.directory import DATABASE, MARKER, copy_file, lock_directory, mark_ready
+from coregw.store.rocksdb.directory import DATABASE, LOCK, MARKER, copy_file, lock_database, lock_directory, mark_ready
 from coregw.store.rocksdb.layout import (
     EPOCH_KEY,
     Family,
@@ -49,7 +48,6 @@ from coregw.store.rocksdb.layout import (
     epoch_of_upload,
     upload_id,
 )
-from coregw.store.rocksdb.options import in_use
 from coregw.store.rocksdb.rows import Write
 from coregw.store.rocksdb.salvage import RawDatabase
 from coregw.upkeep.check import Harm, StoreCheck, check_online, lost_key
@@ -259,7 +257,6 @@ _NEW: Final = "repairing-"
 
 _SNAPSHOT: Final = "fsck-"
 
-_LOCK: Final = "LOCK"
 
 _AT_FDCWD: Final = -100
 
@@ -290,22 +287,13 @@ def exclusive(data: Path) -> Iterator[None]:
     Raises:
         Unavailable: If another process has the store open, or a lock cannot be used.
     """
-    path = data / DATABASE / _LOCK
     with ExitStack() as stack:
-        stack.callback(os.close, lock_directory(data))
-        try:
-            try:
-                descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-            except FileNotFoundError:  # then it belongs to whom the others do
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-                _give(descriptor, path.parent)
-        except OSError as error:
-            raise Unavailable(f"the store in {data} cannot be locked: {path}: {error.strerror}") from error
+        stack.callback(lock_directory(data))
+        is_new = not (data / DATABASE / LOCK).exists()
+        descriptor = lock_database(data)
         stack.callback(os.close, descriptor)
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise in_use(data) from None
+        if is_new:  # then it belongs to whom the others do
+            _give(descriptor, data / DATABASE)
         yield
 
 

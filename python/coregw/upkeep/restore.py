@@ -10,13 +10,11 @@ remainder.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -26,11 +24,12 @@ import msgspec
 
 from coregw._core import Cid
 from coregw.durability import make_directory, sync_path
-from coregw.errors import InvalidInput, StoreDamaged, Unavailable
+from coregw.errors import InvalidInput, StoreDamaged
 from coregw.messages.management import ProgressCallback
 from coregw.store import Store, Stored, Table
 from coregw.store.collection import CollectableStore, Identity, collect_in_turn
 from coregw.store.rocksdb import DATABASE, MARKER, RocksStore, open_store, read_identity, write_identity
+from coregw.store.rocksdb.directory import lock_directory
 from coregw.upkeep.backup import compare, linked
 from coregw.upkeep.copy import copy_store
 from coregw.upkeep.findings import payload_cid
@@ -130,12 +129,8 @@ def _prepared(data: Path) -> Iterator[Path]:
             raise InvalidInput(f"{data} is not a directory")
         for made in make_directory(data):
             give_to_owner(made, made.parent)
-        descriptor = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Unavailable(f"{data} is being restored to by another process") from None
+    with ExitStack() as stack:
+        stack.callback(lock_directory(data))
         with using(data):
             entries = {entry.name for entry in data.iterdir()} - _FOREIGN
             if _RESTORING in entries and MARKER not in entries:  # left by a restore that was killed
@@ -151,8 +146,6 @@ def _prepared(data: Path) -> Iterator[Path]:
         finally:
             with suppress(OSError):
                 shutil.rmtree(data / _RESTORING)
-    finally:
-        os.close(descriptor)
 
 
 def _copy(repository: Repository, generation: Generation, restoring: Path, track: Track) -> None:

@@ -158,7 +158,7 @@ async def _question(client: FolderSink, root: str | None) -> AsyncIterator[async
     """Ask whether a root is held completely, until the end of the context.
 
     The first such question may take the gateway as long as the survey of the folder takes here. Unless the answer is
-    no, it is asked again when the folder was read, and the answer is quick then: only that one is young, and may fail.
+    no, it is asked again when the folder was read, and the answer is quick then: only that one is young.
     """
     if root is None:
         yield None
@@ -284,8 +284,11 @@ class _Addition:
     async def _is_complete(self, root: str) -> bool:
         if self._question is not None:
             (answer,) = await asyncio.gather(self._question, return_exceptions=True)
-            if answer is False and root == self._folder.cached_root:
-                return False  # which may have taken as long as a gateway works for a question
+            if root == self._folder.cached_root:
+                if answer is False:
+                    return False  # which may have taken as long as a gateway works for a question
+                if isinstance(answer, Unavailable):
+                    raise answer  # after as many attempts as one question is worth
         return await self._client.is_complete(root)
 
     async def _in_thread(self, work: Callable[[*Ts], T], *args: *Ts) -> T:

@@ -24,11 +24,13 @@ from coregw.store.collection import Identity
 from coregw.store.rocksdb.directory import (
     DATABASE,
     has_current_format,
+    lock_database,
     lock_directory,
     mark_ready,
     prepare,
     read_identity,
     remove_checkpoint,
+    require_utf_8,
     require_working_disk,
     write_identity,
 )
@@ -352,7 +354,8 @@ class Database(Rows):
         A compaction that reads a damaged SST stops writes, even the first.
         """
         if self._lock is None:
-            self._lock = weakref.finalize(self, os.close, lock_directory(self.path))
+            require_utf_8(self.path)
+            self._lock = weakref.finalize(self, lock_directory(self.path))
         try:
             self._open_locked(salvage=salvage)
         except BaseException:
@@ -407,10 +410,15 @@ class Database(Rows):
             raise
 
     def _drop_torn_ends(self) -> bool:
+        if not (self.path / DATABASE).is_dir():
+            return False
+        lock = lock_database(self.path)  # who could not lock the directory, or did not know that lock, has this one
         try:
             return drop_torn_ends(self.path / DATABASE)
         except OSError:  # a file is missing, which is the damage
             return False
+        finally:
+            os.close(lock)
 
     def _open_rocksdb(self, *, salvage: bool) -> None:
         is_first = prepare(self.path, salvage=salvage) == "creating"

@@ -20,6 +20,7 @@ import os
 import re
 import shutil
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 from uuid import UUID, uuid4
@@ -36,7 +37,7 @@ from coregw.text import display_name
 from coregw.undecodable import UNDECODABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = [
     "CHECKPOINT",
@@ -63,6 +64,7 @@ SPARE_BYTES: Final = 16 << 20
 """The free space that opening a database needs, besides the size of the logs that it writes to SSTs."""
 
 _SPARE_FILES: Final = 32
+LOCK: Final = "LOCK"
 _PROBE: Final = "coregw-probe"
 _OWN: Final = "coregw-"
 """How the names of files begin that coregw writes, such as a gateway's on a store elsewhere."""
@@ -98,32 +100,66 @@ class _WithoutFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     incarnation: UUID | None = None
 
 
-def lock_directory(path: Path) -> int:
+def lock_directory(path: Path) -> Callable[[], None]:
     """Create the directory of a store, for its owner alone, if it is missing, and lock it against other openings.
 
-    Those of RocksDB come too late: files that another process changes meanwhile would look damaged, and be repaired.
+    RocksDB's lock comes too late: files that another process changes meanwhile would look damaged, and be repaired.
+    Where a directory cannot be locked, or may not be listed, that one must do.
 
     Returns:
-        The descriptor whose end is that of the lock.
+        A function that ends the lock.
 
     Raises:
-        InvalidInput: The path is not a directory or not UTF-8.
-        Unavailable: The store is open already, or the directory cannot be read or created.
+        InvalidInput: The path is not a directory.
+        Unavailable: The store is open already, or the directory cannot be used or created.
     """
-    require_utf_8(path)
     with _translated(path):
         if path.exists() and not path.is_dir():
             raise InvalidInput(f"{path} is not a directory")
         make_directory(path)
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except PermissionError:
+            return lambda: None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
             raise in_use(path) from None
-        except OSError:  # its file system has no such locks; RocksDB takes another one
+        except OSError:  # its file system has no such locks
             pass
-        return descriptor
+        return partial(_unlock, descriptor, os.getpid())
+
+
+def _unlock(descriptor: int, owner: int) -> None:
+    if os.getpid() == owner:  # a process that was forked from it shares the lock, and ends it only for itself
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
+
+
+def lock_database(path: Path) -> int:
+    """Take the lock that RocksDB takes when it opens the database of a store for writing, but not for reading.
+
+    The process must not have the database open: closing any descriptor of the file ends the lock.
+
+    Returns:
+        The descriptor whose end is that of the lock.
+
+    Raises:
+        Unavailable: If another process has the database open, or the lock cannot be used.
+    """
+    file = path / DATABASE / LOCK
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Unavailable(f"the store in {path} cannot be locked: {file}: {error.strerror}") from error
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise in_use(path) from error
+    return descriptor
 
 
 def prepare(path: Path, *, salvage: bool) -> State:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Final
 from rocksdict import AccessType, Cache, DBRecoveryMode, Options, Rdict
 
 from coregw.errors import CoregwError, StorageFull, StoreDamaged, Unavailable
-from coregw.store.rocksdb.directory import DATABASE, prepare
+from coregw.store.rocksdb.directory import DATABASE, lock_database, prepare
 from coregw.store.rocksdb.layout import Family
-from coregw.store.rocksdb.options import database_options, family_options, in_use, translated
+from coregw.store.rocksdb.options import database_options, family_options, translated
 from coregw.store.rocksdb.wal import Damage, FileBytes, read_log
 
 __all__ = ["Cause", "ReadOnly", "open_read_only", "require_skippable"]
@@ -21,7 +20,6 @@ __all__ = ["Cause", "ReadOnly", "open_read_only", "require_skippable"]
 Cause = StoreDamaged | StorageFull
 """Why a database cannot be opened for writing."""
 
-_LOCK: Final = "LOCK"
 _FOLDER: Final = "read-only"
 _KIND_OFFSET: Final = 6
 _LAST_KIND: Final = 4
@@ -64,16 +62,7 @@ class ReadOnly:
 
     def lock(self) -> None:
         """Take the lock of the database, which RocksDB does not take for reading. Raises `Unavailable`."""
-        file = self._path / DATABASE / _LOCK
-        try:
-            self._lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise Unavailable(f"the store in {self._path} cannot be locked: {file}: {error.strerror}") from error
-        try:
-            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self.release()
-            raise in_use(self._path) from error
+        self._lock = lock_database(self._path)
 
     def release(self) -> None:
         """Release the lock. Idempotent."""
