@@ -257,7 +257,6 @@ _NEW: Final = "repairing-"
 
 _SNAPSHOT: Final = "fsck-"
 
-
 _AT_FDCWD: Final = -100
 
 _EXCHANGE: Final = 2

@@ -42,11 +42,14 @@ if TYPE_CHECKING:
 __all__ = [
     "CHECKPOINT",
     "DATABASE",
+    "LOCK",
     "MARKER",
     "SPARE_BYTES",
     "State",
     "checkpoint_directory",
     "copy_file",
+    "lock_database",
+    "lock_directory",
     "mark_ready",
     "prepare",
     "read_identity",
@@ -57,6 +60,9 @@ __all__ = [
 
 MARKER: Final = "coregw-store.json"
 DATABASE: Final = "rocksdb"
+LOCK: Final = "LOCK"
+"""The file in the database's directory that RocksDB locks."""
+
 CHECKPOINT: Final = "checkpoint"
 """A directory in the store's, with the same layout: a copy of the database that a backup reads."""
 
@@ -64,7 +70,6 @@ SPARE_BYTES: Final = 16 << 20
 """The free space that opening a database needs, besides the size of the logs that it writes to SSTs."""
 
 _SPARE_FILES: Final = 32
-LOCK: Final = "LOCK"
 _PROBE: Final = "coregw-probe"
 _OWN: Final = "coregw-"
 """How the names of files begin that coregw writes, such as a gateway's on a store elsewhere."""

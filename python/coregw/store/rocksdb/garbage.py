@@ -106,9 +106,8 @@ class Bases:
             old = base_of(difference)
             first = self._joined.get(old) or firsts[old]
             joined: bytes | None = difference
-            if first is not None and not is_kept_base(
-                old, first
-            ):  # otherwise a base that was kept alone, and is a page again
+            # What is there may also be a base that was kept alone, and is a page again.
+            if first is not None and not is_kept_base(old, first):
                 joined = join_differences(first, difference, sizes[digest])
             # A base must not be replaced: one that is kept alone, or, if a change is undone, the one of the old page.
             if joined is not None and base_of(joined) != digest and (own is None or not is_kept_base(digest, own)):

@@ -473,7 +473,7 @@ def drop_torn_ends(database: Path) -> bool:
     A power cut may leave any part of unsynced writes, such as a record whose middle is zero, which RocksDB refuses as
     damage. Everything behind the first torn record is unsynced as well, so nothing acknowledged is in it.
 
-    The caller has locked the store's directory.
+    The caller holds the locks of the store.
 
     Returns:
         Whether anything was cut off.
