@@ -439,32 +439,33 @@ class Committer:
         return group
 
     def _commit(self, group: Sequence[Request]) -> None:
-        self.figures.group_requests.add(sum(request.count for request in group))
+        self.figures.group_requests.add(sum([request.count for request in group]))
         transaction = self._perform(group)
         accepted = [request for request in group if request.error is None]
+        durable = [request for request in accepted if request.durable]
+        size = sum([request.size for request in accepted])
         if self._unsynced_bytes and any(request.after_sync for request in accepted):
             self._sync()
-        if transaction.writes:
+        if writes := transaction.writes:
             # Recorded before the write makes them readable.
-            self._not_durable |= {row[:2] for row in transaction.writes if row[0] in _HIDDEN_UNTIL_DURABLE}
+            self._not_durable.update([row[:2] for row in writes if row[0] in _HIDDEN_UNTIL_DURABLE])
             # Pages are readable before they are durable, and whoever found one may refer to it.
             before = len(self._unsynced_pages)
-            self._unsynced_pages += [write for write in transaction.writes if write[0] in _PAGES]
+            self._unsynced_pages += [row for row in writes if row[0] in _PAGES]
             try:
-                self._database.write(transaction.writes)
+                self._database.write(writes)
             except Exception as error:
                 if isinstance(error, WriteStalled):  # nothing was written
                     del self._unsynced_pages[before:]
                 self._note_fault(error)
                 raise
-            self._unsynced_bytes += sum(request.size for request in accepted)
-            self._unsynced_bytes += _WRITE_BYTES * len(transaction.writes)
-        if len(accepted) < len(group) or not all(request.durable for request in accepted):
-            _settle(request for request in group if request.error is not None or not request.durable)
+            self._unsynced_bytes += size + _WRITE_BYTES * len(writes)
+        if len(durable) < len(group):
+            _settle([request for request in group if request.error is not None or not request.durable])
         # Syncing the chunks of uploads in progress keeps the sync of a commit, which others wait for, short.
-        if any(request.durable for request in accepted) or self._unsynced_bytes > _MAX_UNSYNCED_BYTES:
+        if durable or self._unsynced_bytes > _MAX_UNSYNCED_BYTES:
             self._sync()
-        if self._outage.is_failure or any(request.size for request in accepted):
+        if size or self._outage.is_failure:
             self._outage.ends()
 
     def _perform(self, group: Sequence[Request]) -> Transaction:

@@ -483,18 +483,18 @@ class RocksThreadCalls:
 
         Other requests have their results or errors then.
         """
-        requests = [group.request(group.writes) for group in groups]
+        requests = [group.request(group.writes) if group.writes else None for group in groups]
         try:
-            self._committer.commit([*(request for request in requests if request.count), *others])
+            self._committer.commit([*filter(None, requests), *others])
         except CoregwError as error:
             for request in others:
                 request.error = error
             return [[error] * len(group.writes) for group in groups]
         return [self._outcomes_of(*each) for each in zip(requests, groups, strict=True)]
 
-    def _outcomes_of(self, request: Request, group: _Group) -> list[Any]:
-        if request.error is None:
-            return request.result or []
+    def _outcomes_of(self, request: Request | None, group: _Group) -> list[Any]:
+        if request is None or request.error is None:
+            return [] if request is None else list(request.result)
         if isinstance(_failure_of(request), StoreDamaged) and len(group.writes) > 1:  # a row that one of them reads
             return [self._commit([_Group(group.request, [each])])[0][0] for each in group.writes]
         return [request.error] * len(group.writes)
