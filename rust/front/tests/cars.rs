@@ -11,7 +11,6 @@ use coregw_front::reads::Failure;
 use coregw_ops::car::{block_head, payload_car_header};
 use http_body_util::BodyExt;
 use serde_json::json;
-use tokio::time::timeout;
 
 #[path = "support/gateway.rs"]
 mod gateway;
@@ -20,7 +19,8 @@ mod rules;
 #[path = "support/store.rs"]
 mod store;
 
-use gateway::{Options, Running, SOON, start};
+use gateway::{Options, Running, start};
+use rules::until;
 use store::{Stored, map, target};
 
 const MIB: usize = 1 << 20;
@@ -49,15 +49,6 @@ fn car_of<'a>(blocks: impl IntoIterator<Item = (Cid, &'a [u8])>) -> Vec<u8> {
         car.extend(bytes);
     }
     car
-}
-
-async fn until(is_so: impl Fn() -> bool) {
-    let waiting = async {
-        while !is_so() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(SOON, waiting).await.expect("in time");
 }
 
 /// What a client gets of a CAR until it ends: whether that is its end.

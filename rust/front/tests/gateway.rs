@@ -19,7 +19,8 @@ mod rules;
 #[path = "support/store.rs"]
 mod store;
 
-use gateway::{Got, Options, Running, SOON, start};
+use gateway::{Got, Options, Running, start};
+use rules::{SOON, until};
 use store::{Stored, map, target};
 
 /// A gateway of a map of so many arcs, and its root.
@@ -224,12 +225,7 @@ async fn less_is_read_at_once_for_clients_while_many_do_not_read() {
         client.write_all(request.as_bytes()).await.expect("room");
         clients.push(client);
     }
-    let reading = async {
-        while gateway.store.control().chunk_sizes.len() < clients.len() {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(SOON, reading).await.expect("each has begun");
+    until(|| gateway.store.control().chunk_sizes.len() >= clients.len()).await;
     let sizes = std::mem::take(&mut gateway.store.control().chunk_sizes);
     assert!(sizes.iter().filter(|size| **size == 1 << 20).count() <= 33, "{sizes:?}");
     assert!(sizes.contains(&(256 << 10)), "{sizes:?}");

@@ -22,9 +22,8 @@ use tokio::time::timeout;
 #[path = "support/rules.rs"]
 mod rules;
 
-use rules::rules;
+use rules::{SOON, rules, until};
 
-const SOON: Duration = Duration::from_secs(20);
 const MIB: usize = 1 << 20;
 
 const DATA: u8 = 0;
@@ -105,16 +104,11 @@ impl Client {
 
 /// Waits until no connection is open, and nothing is left of what it held.
 async fn has_left_nothing(server: &Server<Slow>) {
-    let leaving = async {
-        loop {
-            let figures = server.figures();
-            if (figures.connections, figures.requests, figures.unsent_bytes) == (0, 0, 0) {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(SOON, leaving).await.expect("an end");
+    until(|| {
+        let figures = server.figures();
+        (figures.connections, figures.requests, figures.unsent_bytes) == (0, 0, 0)
+    })
+    .await;
 }
 
 /// Reads frames until one is as it should be; false if the connection ends before.
@@ -189,12 +183,7 @@ async fn streams_beyond_the_most_are_refused() {
     }
     // REFUSED_STREAM is error number 7.
     assert!(client.find(|kind, stream, payload| (kind, stream, payload) == (RST_STREAM, 201, &[0, 0, 0, 7])).await);
-    let beginning = async {
-        while client.server.figures().requests < 100 {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(SOON, beginning).await.expect("all begin");
+    until(|| client.server.figures().requests >= 100).await;
 }
 
 #[tokio::test]
@@ -210,23 +199,13 @@ async fn a_stream_without_a_place_is_refused_and_places_are_free_again() {
     for stream in [1, 3] {
         client.send(HEADERS, END_HEADERS | END_STREAM, stream, &head(GET, OTHER)).await.expect("room");
     }
-    let beginning = async {
-        while client.server.figures().requests < 2 {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(SOON, beginning).await.expect("both begin");
+    until(|| client.server.figures().requests >= 2).await;
     client.send(HEADERS, END_HEADERS | END_STREAM, 5, &head(GET, OTHER)).await.expect("room");
     // REFUSED_STREAM is error number 7.
     assert!(client.find(|kind, stream, payload| (kind, stream, payload) == (RST_STREAM, 5, &[0, 0, 0, 7])).await);
     assert_eq!(client.server.figures().no_room, 1);
     client.send(RST_STREAM, 0, 3, &[0, 0, 0, 8]).await.expect("room");
-    let ending = async {
-        while client.server.figures().requests > 1 {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(SOON, ending).await.expect("one ends");
+    until(|| client.server.figures().requests <= 1).await;
     client.send(HEADERS, END_HEADERS | END_STREAM, 7, &head(GET, ROOT)).await.expect("room");
     assert!(client.find(|kind, stream, _| (kind, stream) == (HEADERS, 7)).await);
 }
@@ -248,12 +227,7 @@ async fn streams_wait_while_much_is_unread_on_their_connection() {
         client.send(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, &head(GET, ROOT)).await.expect("room");
     }
     let server = Arc::clone(&client.server);
-    let beginning = async {
-        while server.figures().requests < 10 {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(SOON, beginning).await.expect("all begin");
+    until(|| server.figures().requests >= 10).await;
     assert_eq!(server.figures().unsent_bytes, MIB); // one answer, as others wait for it
     // Each is answered once those before it were given up.
     assert!(client.find(|kind, stream, _| (kind, stream) == (HEADERS, 19)).await);

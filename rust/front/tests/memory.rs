@@ -20,9 +20,8 @@ use tokio::time::{sleep, timeout};
 #[path = "support/rules.rs"]
 mod rules;
 
-use rules::{codes, rules};
+use rules::{SOON, codes, rules, until};
 
-const SOON: Duration = Duration::from_secs(60);
 const CLIENTS: usize = 48;
 const BODY_BYTES: usize = 1 << 20;
 const CHUNK_BYTES: usize = 1 << 10;
@@ -108,16 +107,6 @@ async fn an_idle_connection_keeps_no_buffers() {
     assert!(each < 8 << 10, "{each} bytes a connection");
 }
 
-/// Waits until the budget has lent as many bytes: what a connection holds it gives back when it gets to it.
-async fn until_held(budget: &Budget, bytes: std::ops::RangeInclusive<usize>) {
-    let waiting = async {
-        while !bytes.contains(&budget.held()) {
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(SOON, waiting).await.expect("it is lent in time");
-}
-
 #[tokio::test]
 async fn a_body_costs_little_more_than_its_bytes() {
     let _alone = ALONE.lock().await;
@@ -157,7 +146,7 @@ async fn a_body_costs_little_more_than_its_bytes() {
                 client.write_all(part).await.expect("room");
             }
         }
-        until_held(&budget, total - CLIENTS..=total).await;
+        until(|| budget.held() >= total - CLIENTS).await;
         let cost = resident().saturating_sub(before);
         println!("chunked: {is_chunked}: {} bytes a byte", cost as f64 / total as f64);
         assert!(cost < 2 * total, "{cost} bytes for {total}");
@@ -171,7 +160,7 @@ async fn a_body_costs_little_more_than_its_bytes() {
             let start = String::from_utf8_lossy(&received[..received.len().min(400)]);
             assert!(received.starts_with(b"HTTP/1.1 200 ") && received.len() > BODY_BYTES, "{start}");
         }
-        until_held(&budget, 0..=0).await;
+        until(|| budget.held() == 0).await;
     }
 
     // Nobody reads these: they stay with their clients.

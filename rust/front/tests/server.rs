@@ -27,9 +27,8 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 #[path = "support/rules.rs"]
 mod rules;
 
-use rules::{codes, rules};
+use rules::{SOON, codes, rules};
 
-const SOON: Duration = Duration::from_secs(30);
 const RATE: Rate = Rate { bytes_per_second: 1000, grace: SOON, pause: SOON };
 
 /// Answers with what it has understood; `/cold/…` goes to another server.

@@ -4,7 +4,6 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use coregw_front::budget::Arriving;
 use coregw_front::problem::Problem;
@@ -18,9 +17,8 @@ use tokio::time::timeout;
 #[path = "support/rules.rs"]
 mod rules;
 
-use rules::{codes, rules};
+use rules::{SOON, codes, rules};
 
-const SOON: Duration = Duration::from_secs(30);
 /// What no case asks for, if its bytes are read as they should be.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n";
 

@@ -27,9 +27,8 @@ use tokio::time::timeout;
 #[path = "support/rules.rs"]
 mod rules;
 
-use rules::{codes, rules};
+use rules::{SOON, codes, rules, until};
 
-const SOON: Duration = Duration::from_secs(30);
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const OLD_GET: &[u8] = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
 
@@ -327,12 +326,7 @@ async fn a_server_that_has_not_accepted_the_last_connections_yet_is_waited_for_i
     let mut clients = Vec::new();
     for number in 0..6 {
         clients.push(running.connect(format!("GET /{number} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).await);
-        let beginning = async {
-            while running.server.figures().requests <= number {
-                tokio::task::yield_now().await; // it takes its turn in the poll that begins it
-            }
-        };
-        timeout(SOON, beginning).await.expect("it begins");
+        until(|| running.server.figures().requests > number).await; // it takes its turn in the poll that begins it
     }
     drop(first);
     running.listener.accept().await.expect("the first");
@@ -360,12 +354,8 @@ async fn a_request_that_waits_for_the_server_and_for_its_body_makes_room_for_oth
     let head = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n";
     for (requests, sent) in [(1, format!("{head}ab")), (2, format!("{head}a")), (2, String::new())] {
         clients.push(running.connect(sent.as_bytes()).await);
-        let begun = async {
-            while running.server.figures().requests < requests || running.server.figures().connections < clients.len() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        timeout(SOON, begun).await.expect("it begins");
+        let figures = || running.server.figures();
+        until(|| figures().requests >= requests && figures().connections >= clients.len()).await;
         tokio::time::sleep(Duration::from_millis(5)).await; // times are in milliseconds, and the older one has to differ
     }
     let mut newest = running.connect(b"").await;

@@ -21,7 +21,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 #[path = "support/gateway.rs"]
 mod gateway;
@@ -31,6 +31,7 @@ mod rules;
 mod store;
 
 use gateway::{LONGEST_PAYLOAD, Options, Running, start};
+use rules::{SOON, until};
 use store::Stored;
 
 fn budget() -> Arc<Budget> {
@@ -291,7 +292,7 @@ async fn payloads_that_a_client_of_http_2_sends_at_once_wait_together() {
         }
         batches
     });
-    let batches = timeout(gateway::SOON, taking).await.expect("all of them wait, none is answered").expect("no panic");
+    let batches = timeout(SOON, taking).await.expect("all of them wait, none is answered").expect("no panic");
     batches.iter().for_each(|batch| gateway.writes.done(batch.id, all(batch, &Ok(()))));
     for answer in answers {
         assert_eq!(answer.await.expect("no panic").expect("an answer"), 201);
@@ -341,16 +342,6 @@ fn taking(gateway: &Running, fails: usize) -> thread::JoinHandle<Taken> {
 
 const NONE_FAILS: usize = usize::MAX;
 
-/// Waits until the budget has lent `bytes`: the threads of the server give back what they hold when they get to it.
-async fn until_held(gateway: &Running, bytes: usize) {
-    let waiting = async {
-        while gateway.budget.held() != bytes {
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(gateway::SOON, waiting).await.expect("it is lent in time");
-}
-
 #[tokio::test]
 async fn a_long_payload_is_written_chunk_by_chunk() {
     let gateway = start(Stored::default(), Options { is_read_only: false, ..Options::default() }).await;
@@ -378,10 +369,10 @@ async fn a_chunk_that_has_begun_is_counted_whole() {
     let head = format!("POST /v1/cas HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", 3 * CHUNK_BYTES);
     client.write_all(head.as_bytes()).await.expect("room");
     client.write_all(&vec![0; CHUNK_BYTES + 1]).await.expect("room");
-    until_held(&gateway, CHUNK_BYTES).await; // the first chunk is written, of the second a byte has arrived
+    until(|| gateway.budget.held() == CHUNK_BYTES).await; // the first chunk is written, of the second a byte has arrived
     drop(client);
     spawn_blocking(|| taken.join()).await.expect("no panic").expect("no panic");
-    until_held(&gateway, 0).await;
+    until(|| gateway.budget.held() == 0).await; // the connection may end after its upload
 }
 
 #[tokio::test]
@@ -415,6 +406,6 @@ async fn what_was_written_of_a_payload_that_is_too_long_or_whose_client_leaves_i
         drop(client);
         let taken = spawn_blocking(|| taken.join()).await.expect("no panic").expect("no panic");
         assert!(taken.is_dropped && !taken.parts.is_empty(), "{taken:?}");
-        until_held(&gateway, 0).await;
+        until(|| gateway.budget.held() == 0).await;
     }
 }

@@ -25,10 +25,8 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::rules::{codes, rules};
+use super::rules::{SOON, codes, rules};
 use super::store::Stored;
-
-pub const SOON: Duration = Duration::from_secs(30);
 
 /// What the application would answer.
 struct Cold;

@@ -1,4 +1,4 @@
-//! What servers of tests hold their clients to.
+//! What servers of tests hold their clients to, and how long tests wait.
 #![allow(dead_code, reason = "each test program uses only some of these items")]
 
 use std::sync::Arc;
@@ -11,6 +11,19 @@ use coregw_front::pace::Rate;
 use coregw_front::peers::Shares;
 use coregw_front::problem::Codes;
 use coregw_front::server::Rules;
+
+/// Nothing that a test waits for takes longer, on any machine.
+pub const SOON: Duration = Duration::from_secs(30);
+
+/// Waits until something is so, which another thread or task brings about.
+pub async fn until(is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(SOON, waiting).await.expect("in time");
+}
 
 /// The codes of errors, as the application gives them.
 pub fn codes() -> Codes {
