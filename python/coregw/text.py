@@ -13,10 +13,14 @@ _MAX_NAME_CHARACTERS: Final = 4096
 
 
 def printable(text: str, limit: int = _MAX_CHARACTERS) -> str:
-    """Return `text` on one line, with control characters escaped, cut to `limit` characters."""
+    """Return `text` on one line, cut to `limit` characters, with escapes for control characters.
+
+    So are bytes that are not UTF-8, as `os.fsdecode` returns them.
+    """
     short = text if len(text) <= limit else text[: limit - 1] + "…"
     if short.isprintable():
         return short
+    short = without_surrogates(short)
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in short)
 
 
@@ -40,7 +44,7 @@ def _escaped(value: Any) -> Any:  # noqa: ANN401 - JSON
         return without_surrogates(value)
     if isinstance(value, dict):
         return {_escaped(name): _escaped(each) for name, each in value.items()}
-    return [_escaped(each) for each in value] if isinstance(value, list) else value
+    return [_escaped(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def without_surrogates(text: str) -> str:

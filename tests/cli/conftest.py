@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from click.testing import CliRunner, Result
@@ -39,13 +40,23 @@ def run(gateway: str) -> Run:
 def coregw(gateway: str) -> Callable[..., subprocess.CompletedProcess[bytes]]:
     """Runs a command as a process of its own, as a person does."""
 
-    def start(*arguments: object) -> subprocess.CompletedProcess[bytes]:
+    def start(*arguments: object, under: Sequence[str] = ()) -> subprocess.CompletedProcess[bytes]:
         environment = {**os.environ, "COREGW_GATEWAY": gateway}
         environment.pop("COREGW_DEBUG", None)
-        command = [sys.executable, "-m", "coregw", *(os.fspath(argument) for argument in arguments)]
+        command = [*under, sys.executable, "-m", "coregw", *(os.fspath(argument) for argument in arguments)]
         return subprocess.run(command, capture_output=True, env=environment, timeout=120, check=False)
 
     return start
+
+
+@pytest.fixture
+def as_a_user() -> list[str]:
+    """What to put before a command so that it may not read everything, even if the tests run as root."""
+    if os.geteuid() != 0:
+        return []
+    if shutil.which("setpriv") is None:
+        pytest.skip("needs setpriv, which takes the rights of root away")
+    return ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -182,6 +183,62 @@ def test_a_folder_that_is_not_there_and_options_that_do_not_fit_are_refused(
     skipped = run("diff", roots[0], tmp_path, "--exclude", "file")
     assert skipped.stdout.splitlines() == ["- docs/a", "- docs/b", "- docs/same", "+ pipe", "- src/gone"]
     assert f"skipped {tmp_path}/pipe" in skipped.stderr
+
+
+@pytest.mark.parametrize("level", ["all", "none"])
+def test_what_cannot_be_read_is_not_absent(
+    run: Run, coregw: Start, as_a_user: list[str], tmp_path: Path, level: str
+) -> None:
+    folder = tmp_path / "folder"
+    (folder / "locked/below").mkdir(parents=True)
+    (folder / "open").mkdir()
+    for name in ("locked/below/file", "open/file", "secret", "was a file", "was a folder/x"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"bytes")
+    root = run("add", folder, "--attributes", level).stdout.strip()
+    (folder / "was a file").unlink()
+    os.mkfifo(folder / "was a file")
+    shutil.rmtree(folder / "was a folder")
+    (folder / "was a folder").symlink_to("open")
+    (folder / "new").mkdir()
+    (folder / "new/secret").write_bytes(b"new")
+    kept = [folder / name for name in ("locked", "secret", "new/secret")]
+    for each in kept:
+        each.chmod(0)
+    try:
+        shown = coregw("diff", root, folder, "--exit-code", under=as_a_user)
+        inside = [
+            coregw("diff", root, folder, at, "--exit-code", under=as_a_user).returncode
+            for at in ("locked/below", "open")
+        ]
+    finally:
+        for each in kept:
+            each.chmod(0o700)
+    assert shown.stderr.decode().count("permission denied") == len(kept)
+    replaced = ["~ was a folder  (folder → link)"] if level == "all" else ["+ was a folder"]
+    assert [line for line in shown.stdout.decode().splitlines() if not line.endswith("new/")] == [
+        "~ locked  (folder → other)",
+        "+ new/secret",
+        "~ secret  (file → other)",
+        "~ was a file  (file → other)",
+        *replaced,
+        "- was a folder/x",
+    ]
+    assert (shown.returncode, inside) == (6, [6, 0])
+
+
+def test_names_that_are_not_utf8_are_not_those_that_look_alike(coregw: Start, run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / r"odd\xff").write_bytes(b"bytes")
+    root = run("add", folder, "--attributes", "none").stdout.strip()
+    (folder / os.fsdecode(b"odd\xff")).write_bytes(b"bytes")
+    assert coregw("diff", root, folder).stdout == b"+ odd\\xff\n"
+    (line,) = coregw("diff", root, folder, "--json").stdout.splitlines()
+    assert json.loads(line) == {"segments": [r"odd\xff"], "kinds": [None, "other"]}
+    (folder / r"odd\xff").rename(folder / "even")
+    shown = coregw("diff", root, folder).stdout.decode()
+    assert shown.splitlines() == ["+ even", r"- odd\\xff", r"+ odd\xff"]
 
 
 @pytest.mark.parametrize("options", [[], ["--as-added"]])

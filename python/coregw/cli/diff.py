@@ -25,6 +25,7 @@ from coregw.cli.framework import click, note
 from coregw.cli.gateways import GatewayChoice, client, gateway_option
 from coregw.cli.main import EXIT_DIFFERENT
 from coregw.errors import InvalidInput
+from coregw.text import encode_json
 
 if TYPE_CHECKING:
     from coregw.client import Client
@@ -126,8 +127,9 @@ def _with_folder(
     report_left_out(compared.left_out)
     if compared.as_added:
         note(f"with --as-added there is no difference: it leaves out {counted(len(compared.as_added), 'item')}")
-    inside = [each for each in compared.skipped if each.file.is_relative_to(path.joinpath(*above))]
-    return (each for each in compared.differences if each.segments[: len(above)] == above), bool(inside)
+    top = path.joinpath(*above)
+    is_unknown = any(each.file.is_relative_to(top) or top.is_relative_to(each.file) for each in compared.skipped)
+    return (each for each in compared.differences if each.segments[: len(above)] == above), is_unknown
 
 
 def _lines(difference: FolderDifference) -> str:
@@ -166,8 +168,6 @@ def _value(name: str, value: object) -> str:
 
 def _json(difference: FolderDifference) -> bytes:
     """Format a difference; whatever is absent or does not apply is left out."""
-    import msgspec
-
     old, new = difference.kinds
     line: dict[str, object] = {"segments": difference.segments}
     if {old, new} - {None, "file"}:
@@ -182,7 +182,7 @@ def _json(difference: FolderDifference) -> bytes:
         }
     if difference.ranges is not None:
         line["ranges"] = difference.ranges
-    return msgspec.json.encode(line)
+    return encode_json(line)
 
 
 def _plain(value: object) -> object:

@@ -389,13 +389,13 @@ class FolderEntry(NamedTuple):
 
     Attributes:
         segments: The path.
-        kind: What it is; a ``map`` is a nested map, a folder with attributes of its own.
+        kind: What it is; a ``map`` is a nested map, a folder with attributes of its own; ``other`` is what no root has.
         target: The target in the folder's map; None for a symbolic link or a folder.
         attributes: What is known of it; None if there is no record.
     """
 
     segments: tuple[str, ...]
-    kind: Literal["file", "link", "folder", "map"]
+    kind: Literal["file", "link", "folder", "map", "other"]
     target: str | None
     attributes: Attributes | None
 

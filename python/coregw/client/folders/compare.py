@@ -27,7 +27,6 @@ from coregw.folders.tree import (
     survey,
     unrecorded,
 )
-from coregw.text import display_name
 from coregw.verify import CidLike
 
 __all__ = ["ComparedFolder", "compare_folder"]
@@ -40,8 +39,8 @@ class ComparedFolder:
     Attributes:
         differences: Every path that differs, in key order; ``before`` is the root's side, ``after`` the folder's.
         recorded: Which attributes were compared.
-        skipped: What of the folder could not be compared, and why. It is a difference of the kind ``other`` where the
-            root has nothing, and otherwise counts as absent.
+        skipped: What of the folder could not be compared, and why. It is a difference, of the kind ``other`` unless it
+            is a folder that the root does not have; names that are not UTF-8 are as those of `os.fsdecode`.
         left_out: What was not compared, without what is below it, and why.
         as_added: What ``as_added`` would leave out if that would explain all differences; otherwise empty.
     """
@@ -84,21 +83,23 @@ async def compare_folder(
         listed.insert(0, FolderEntry((), "folder", None, proven.top))
         local.insert(0, FolderEntry((), "folder", None, own))
     places = {entry.path: place for place, entry in enumerate(hashed)}
-    differences = [
-        changed
-        for each in compare_folders(listed, local)
-        if (changed := await _with_ranges(client, each, found, hashed, places)) is not None
-    ]
     skipped = skipped_at(hashed, recorded.attributes)
-    known = {each.segments[:count] for each in (*proven.entries, *local) for count in range(len(each.segments) + 1)}
-    others = {_below(path, each.file) for each in skipped} - known
-    differences += [FolderDifference(segments, (None, "other")) for segments in others]
+    unread = {_below(path, each.file) for each in skipped}
+    folders = {place for place, entry in enumerate(hashed) if entry.kind == "folder"}
+    unlisted = {each for each in unread if places.get("/".join(each)) in folders}
+    others: dict[tuple[str, ...], FolderEntry] = {each: FolderEntry(each, "other", None, None) for each in unread}
     left_out = [Skipped(*each) for each in found.left_out]
     for each in unrecorded(found, recorded.attributes):
         if as_added:
             left_out.append(Skipped(path / each.path, f"a {each.kind}, which the root does not record"))
-        elif (segments := tuple(each.path.split("/"))) not in known:
-            differences.append(FolderDifference(segments, (None, each.kind)))
+        else:
+            segments = tuple(each.path.split("/"))
+            others.setdefault(segments, FolderEntry(segments, each.kind, None, None))
+    differences = [
+        changed
+        for each in compare_folders(*_with_others(listed, local, others, unlisted))
+        if (changed := await _with_ranges(client, each, found, hashed, places)) is not None
+    ]
     differences.sort(key=lambda each: each.segments)
     explaining: list[Skipped] = []
     if differences and not as_added:
@@ -110,10 +111,39 @@ _IGNORES = (".coregwignore", ".gitignore")
 
 
 def _below(top: Path, file: Path) -> tuple[str, ...]:
-    """Return the path of a file below a folder, as text: other bytes have escapes. A single file has no such path."""
-    if not file.is_relative_to(top):
-        return ()
-    return tuple(display_name(Path(name)) for name in file.relative_to(top).parts)
+    """Return the path of a file below a folder, with names as of `os.fsdecode`. A single file has no such path."""
+    return file.relative_to(top).parts if file.is_relative_to(top) else ()
+
+
+def _with_others(
+    listed: list[FolderEntry],
+    local: list[FolderEntry],
+    others: Mapping[tuple[str, ...], FolderEntry],
+    unlisted: set[tuple[str, ...]],
+) -> tuple[list[FolderEntry], list[FolderEntry]]:
+    """Return the paths of a root and of a folder, with what the folder has besides. O(entries · depth).
+
+    Args:
+        listed: The paths of the root.
+        local: The paths of the folder that a root may have.
+        others: What else the folder has, some of which could not be read: none of it is absent.
+        unlisted: Which of these are folders: if the root has them, nothing is known of what is below them.
+    """
+
+    def is_unknown(segments: tuple[str, ...]) -> bool:
+        return any(segments[:depth] in unlisted for depth in range(1, len(segments)))
+
+    held = {each.segments[:depth] for each in listed for depth in range(len(each.segments))} & unlisted
+    held |= {each.segments for each in listed if each.kind == "folder"} & unlisted
+    theirs = [each for each in listed if each.segments not in held and not is_unknown(each.segments)]
+    theirs += [FolderEntry(each, "folder", None, None) for each in held]
+    mine = {each.segments: each for each in local if each.segments not in held}
+    for segments, each in others.items():
+        if segments in unlisted and segments not in held:
+            mine.setdefault(segments, FolderEntry(segments, "folder", None, None))
+        elif segments or not (theirs or mine):  # some attributes of the folder itself could not be read
+            mine.setdefault(segments, each)
+    return theirs, list(mine.values())
 
 
 def _explaining(
