@@ -27,6 +27,7 @@ from gateways import Reply, lying_gateway
 from tables import rows
 
 Run = Callable[..., Result]
+Start = Callable[..., subprocess.CompletedProcess[bytes]]
 CID = payload_cid(b"content")
 COMMANDS = cli.list_commands(Context(cli))
 
@@ -63,6 +64,26 @@ def test_names_are_published_at_the_management_address_and_read_by_everybody(run
         misled = run("cat", root, "file", gateway=management)
         assert "give the address for clients: a management address serves no data" in misled.stderr
         assert "a management address serves no data" in run("doctor", gateway=management).stdout
+
+
+def test_messages_name_what_the_user_has_given(run: Run, coregw: Start, tmp_path: Path) -> None:
+    folder, text, odd = tmp_path / "folder", tmp_path / "todo.txt", tmp_path / os.fsdecode(b"odd\xff")
+    folder.mkdir()
+    text.write_bytes(b"not a CAR at all")
+    imported = run("import", folder)
+    assert (imported.exit_code, imported.stderr) == (1, f"coregw: '{folder}': Is a directory\n")
+    expires = run("pin", CID, "--data", tmp_path, "--expires", "yesterday")
+    assert expires.exit_code == 2
+    assert "Invalid value for --expires: 'yesterday' is neither" in expires.stderr
+    with serving.process(tmp_path / "data") as process:
+        root = run("add", folder, gateway=process.url).stdout.strip()
+        healed = run("heal", "--from", text, "--data", tmp_path / "data")
+        assert healed.exit_code == 1
+        assert healed.stderr.splitlines()[-1].startswith(f"coregw: {text}: the header: ")
+        backed_up = coregw("backup", odd, "--data", tmp_path / "data")
+        assert backed_up.returncode == 1
+        assert backed_up.stderr.decode().startswith(f"coregw: {tmp_path}/odd\\xff: expected a path in UTF-8")
+        assert f"to {tmp_path}/odd\\xff" in coregw("get", root, odd, "--gateway", process.url).stderr.decode()
 
 
 @pytest.mark.parametrize("status", [403, 404])

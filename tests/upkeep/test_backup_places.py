@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from backup_support import backed_up, pool, restored
-from coregw.errors import CoregwError, InvalidInput, Unavailable
+from coregw.errors import CoregwError, InvalidInput, StoreDamaged, Unavailable
 from coregw.messages.management import Progress
 from coregw.store.rocksdb import RocksStore, open_store
 from coregw.upkeep.backup import Repository, back_up
@@ -40,6 +40,32 @@ async def test_the_data_directory_is_no_destination(store: RocksStore, tmp_path:
     for place in (store.path, store.path / "backups", tmp_path / "data" / ".." / "data" / "backups"):
         with pytest.raises(InvalidInput, match="is in the data directory"):
             await backed_up(store, place)
+
+
+async def test_a_backup_is_no_place_to_restore_to(store: RocksStore, destination: Path) -> None:
+    await backed_up(store, destination)
+    before = sorted(destination.rglob("*"))
+    for place in (destination, destination / "below", destination / ".." / destination.name / "below"):
+        with pytest.raises(InvalidInput, match="is in the backup"):
+            await restored(destination, place)
+    assert sorted(destination.rglob("*")) == before
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+async def test_a_failed_restore_leaves_no_directory_that_it_has_made(
+    store: RocksStore, destination: Path, tmp_path: Path, *, is_there: bool
+) -> None:
+    await put_tree(store, 100)
+    await backed_up(store, destination)
+    file = max((destination / "files").rglob("*"), key=lambda each: each.stat().st_size if each.is_file() else 0)
+    file.write_bytes(file.read_bytes()[:-1])
+    place = tmp_path / "new" / "place"
+    if is_there:
+        place.mkdir(parents=True)
+    with pytest.raises(StoreDamaged):
+        await restored(destination, place)
+    assert [each.exists() for each in (place, place.parent)] == [is_there] * 2
+    assert not is_there or not list(place.iterdir())
 
 
 async def test_a_directory_without_a_backup_is_no_source(tmp_path: Path) -> None:

@@ -9,14 +9,17 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from click.exceptions import Exit
+
+from coregw.text import printable
 
 __all__ = [
     "COMMAND_GROUPS",
     "CONTINUED_BY",
     "LOCAL_PATH",
+    "MAX_MESSAGE",
     "CommandGroup",
     "click",
     "continue_by",
@@ -29,6 +32,10 @@ __all__ = [
     "print_json",
     "with_verbosity",
 ]
+
+
+MAX_MESSAGE: Final = 8192
+"""The most characters of a message on stderr; a part of it may be what a stranger wrote."""
 
 
 def _prints_help(arguments: list[str]) -> bool:
@@ -112,7 +119,7 @@ def is_quiet() -> bool:
 def note(text: str) -> None:
     """Tell a person something on stderr, unless the command was called with ``-q``."""
     if not is_quiet():
-        click.echo(f"coregw: {text}", err=True)
+        click.echo(f"coregw: {printable(text, MAX_MESSAGE)}", err=True)
 
 
 def ending_signals() -> list[signal.Signals]:

@@ -26,7 +26,10 @@ __all__ = ["gc_command", "pin_command"]
 @data_option
 @click.option("--dry-run", is_flag=True, help="Only count what would be removed, and list its roots.")
 @click.option(
-    "--grace", type=click.IntRange(0), help="Keep what is younger than this, in seconds; as configured by default."
+    "--grace",
+    type=click.IntRange(0),
+    metavar="SECONDS",
+    help="Keep what is younger than this; as configured by default.",
 )
 @click.option(
     "--revisions", type=click.IntRange(0), help="Keep this many revisions of each published name; 0 keeps all."
@@ -191,7 +194,8 @@ def _time(text: str) -> datetime:
             return datetime.now(UTC) + timedelta(**{_UNITS[match[2]]: int(match[1])})
         return datetime.fromisoformat(text).astimezone(UTC)
     except (OverflowError, ValueError):
-        raise click.BadParameter(f"{text!r} is neither a duration such as 30d nor a time in ISO 8601") from None
+        problem = f"{text!r} is neither a duration such as 30d nor a time in ISO 8601"
+        raise click.BadParameter(problem, param_hint="--expires") from None
 
 
 def _print_pins(pins: list[dict[str, Any]], *, as_json: bool) -> None:

@@ -20,6 +20,7 @@ from coregw.cli.gateways import GatewayChoice, client_settings, side_option
 from coregw.cli.main import EXIT_DAMAGED
 from coregw.cli.progress import shown_progress
 from coregw.errors import CoregwError, InvalidInput, RootNotFound, Unavailable
+from coregw.text import display_name
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -137,8 +138,10 @@ class _Heal:
 
         self.missing()  # raises if the store has to be repaired first
         with _directory(self._data) as directory:
-            shutil.copyfile(self._source, directory / f"{Path(self._source).stem}{CAR_SUFFIX}")
+            shutil.copyfile(self._source, copy := directory / f"source{CAR_SUFFIX}")
             self._restore(directory)
+        for reason in self.refused:  # one file is stored as a whole or not at all
+            raise InvalidInput(f"{display_name(Path(self._source))}: {reason.removeprefix(f'{copy.name}: ')}")
 
     def from_gateway(self, scopes: tuple[str, ...], named: list[str]) -> None:
         """Restore what is lost, then what something names: the trees that come back name more."""

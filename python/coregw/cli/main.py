@@ -18,6 +18,7 @@ from coregw import __version__
 from coregw.cli.framework import (
     COMMAND_GROUPS,
     CONTINUED_BY,
+    MAX_MESSAGE,
     CommandGroup,
     click,
     described,
@@ -36,9 +37,6 @@ EXIT_NOT_PROVEN = 3
 EXIT_DAMAGED = 4
 EXIT_UNREADABLE = 5
 EXIT_DIFFERENT = 6
-
-_MAX_MESSAGE = 8192
-"""Characters of an error that are shown; a part of it may be what a stranger wrote."""
 
 _MODULES = {
     "add": "add",
@@ -226,7 +224,7 @@ def _step_after(error: CoregwError, gateway: str, command: str) -> str:
 def _fail(message: str, code: int) -> NoReturn:
     if os.environ.get("COREGW_DEBUG"):
         raise  # noqa: PLE0704 - re-raises the exception that the caller is handling
-    click.echo(f"coregw: {printable(' '.join(message.splitlines()), _MAX_MESSAGE)}", err=True)
+    click.echo(f"coregw: {printable(' '.join(message.splitlines()), MAX_MESSAGE)}", err=True)
     raise Exit(code)
 
 

@@ -372,7 +372,7 @@ def _expected(label: str, kind: Type) -> str:
         case IntType() | FloatType():
             what = "a number of seconds" if isinstance(kind, FloatType) else "an integer"
             bounds = f"at least {kind.ge}" if kind.le is None else f"{kind.ge} to {kind.le}"
-            return f"{what}, {bounds}" + (", optionally with KiB, MiB or GiB" if _is_size(label) else "")
+            return f"{what}, {bounds}" + (", optionally with KiB, MiB, GiB, KB, MB or GB" if _is_size(label) else "")
         case _:
             return "text"
 
@@ -385,7 +385,7 @@ def _is_size(name: str) -> bool:
 def shown(name: str, value: object) -> str:
     """Return a value for a person."""
     if isinstance(value, int) and value and _is_size(name):
-        for unit, word in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        for unit, word in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"), (10**6, "MB"), (10**3, "KB")):
             if value % unit == 0:
                 return f"{value // unit}{word}"
     return str(value)

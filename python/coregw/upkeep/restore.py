@@ -82,20 +82,24 @@ def restore(source: Path, data: Path, number: int | None, track: Track, *, quick
 
     Args:
         source: The directory of the repository, which is only read.
-        data: The data directory; created if it is missing, refused if it is not empty.
+        data: The data directory; created if it is missing, refused if it is not empty or in the repository.
         number: The generation; None means the newest.
         track: Counts the progress.
         quick: Only open the result, without reading its pages and payloads; also for a damaged store, to repair it.
 
     Raises:
-        InvalidInput: The source is not a repository, or the data directory is not empty.
+        InvalidInput: The source is not a repository, or the data directory is in it or not empty.
         NotFound: The repository has no such generation.
-        StoreDamaged: The generation, or the store in it, is damaged. The data directory is left empty.
-        StorageFull: There is no space. The data directory is left empty.
+        StoreDamaged: The generation, or the store in it, is damaged.
+        StorageFull: There is no space.
         Unavailable: A directory cannot be used, or another process uses it.
+
+    After an error, as after Ctrl-C, the data directory is as it was: empty or missing.
     """
     began = time.monotonic()
     repository = Repository.open(source)
+    if data.resolve().is_relative_to(source.resolve()):
+        raise InvalidInput(f"{data} is in the backup {source}: restore to another directory")
     with repository.locked(shared=True):
         generation = repository.newest() if number is None else repository.generation(number)
         with _prepared(data) as restoring:
@@ -124,12 +128,13 @@ def restore(source: Path, data: Path, number: int | None, track: Track, *, quick
 @contextmanager
 def _prepared(data: Path) -> Iterator[Path]:
     """Create the data directory and an empty one in it to restore to, and hold a lock on it."""
-    with using(data):
-        if data.exists() and not data.is_dir():
-            raise InvalidInput(f"{data} is not a directory")
-        for made in make_directory(data):
-            give_to_owner(made, made.parent)
     with ExitStack() as stack:
+        with using(data):
+            if data.exists() and not data.is_dir():
+                raise InvalidInput(f"{data} is not a directory")
+            for made in make_directory(data):
+                stack.callback(_remove_empty, made)  # or a gateway would start on it
+                give_to_owner(made, made.parent)
         stack.callback(lock_directory(data))
         with using(data):
             entries = {entry.name for entry in data.iterdir()} - _FOREIGN
@@ -146,6 +151,11 @@ def _prepared(data: Path) -> Iterator[Path]:
         finally:
             with suppress(OSError):
                 shutil.rmtree(data / _RESTORING)
+
+
+def _remove_empty(directory: Path) -> None:
+    with suppress(OSError):
+        directory.rmdir()
 
 
 def _copy(repository: Repository, generation: Generation, restoring: Path, track: Track) -> None:

@@ -67,7 +67,7 @@ def test_malformed_value_is_refused_and_named(variable: str, value: str) -> None
     ("variable", "value", "expected"),
     [
         ("COREGW_PORT", "65536", "expected an integer, 0 to 65535"),
-        ("COREGW_MEMORY", "much", "expected an integer, at least 0, optionally with KiB, MiB or GiB"),
+        ("COREGW_MEMORY", "much", "expected an integer, at least 0, optionally with KiB, MiB, GiB, KB, MB or GB"),
         ("COREGW_CONNECTIONS", "0", "expected an integer, 1 to 1048576"),
         ("COREGW_GC_SECONDS", "soon", "expected a number of seconds, at least 0"),
         ("COREGW_READ_ONLY", "maybe", "expected true or false"),

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple, Self
 
 from coregw.errors import InvalidInput, Unavailable
-from coregw.gateway.settings import GIB, KIB, MIB, Settings
+from coregw.gateway.settings import GIB, KIB, MIB, Settings, shown
 
 __all__ = [
     "ANSWER_COPIES",
@@ -297,7 +297,7 @@ def memory_of(settings: Settings, available: int | None = None) -> int:
     needs = f"{-(-least // MIB)}MiB for {settings.connections} connections"
     if settings.memory:
         if settings.memory < least:
-            raise InvalidInput(f"setting memory is {settings.memory // MIB}MiB, expected at least {needs}")
+            raise InvalidInput(f"setting memory is {shown('memory', settings.memory)}, expected at least {needs}")
         return settings.memory
     if available is None:
         available = available_bytes()
