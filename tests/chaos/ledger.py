@@ -6,6 +6,7 @@ import base64
 import hashlib
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -127,6 +128,9 @@ def check(url: str, ledger: Ledger, rng: random.Random, *, moment: float = float
     return _Check(url, ledger, rng, moment, sample).run()
 
 
+_REPEATS = 10
+
+
 class _Check:
     def __init__(self, url: str, ledger: Ledger, rng: random.Random, moment: float, sample: int) -> None:
         self._url = url
@@ -135,6 +139,7 @@ class _Check:
         self._moment = moment
         self._sample = sample
         self._verdict = Verdict()
+        self._repeats = _REPEATS
 
     def run(self) -> Verdict:
         with httpx2.Client(base_url=self._url, timeout=60) as self._http:
@@ -143,6 +148,15 @@ class _Check:
                 self._check_roots()
             self._check_records()
         return self._verdict
+
+    def _asked(self, method: str, path: str, **options: Any) -> httpx2.Response:  # noqa: ANN401 - of httpx
+        """Ask the gateway, and once more after a second whenever it asks to try again later, a few times in all."""
+        answer = self._http.request(method, path, **options)
+        while answer.status_code == 503 and self._repeats:
+            self._repeats -= 1
+            time.sleep(1)
+            answer = self._http.request(method, path, **options)
+        return answer
 
     def _is_due(self, entry: Entry[T]) -> bool:
         return entry.acknowledged is not None and entry.acknowledged <= self._moment
@@ -164,7 +178,7 @@ class _Check:
         for start in range(0, len(cids), _BATCH):
             asked = cids[start : start + _BATCH]
             body = {"profile": "cas.has-batch/v0alpha1", "cids": asked}
-            answer = self._http.post("/v1/cas/has", json=body)
+            answer = self._asked("POST", "/v1/cas/has", json=body)
             self._verdict.checked += len(asked)
             if answer.status_code != 200:
                 self._verdict.unreadable.append(f"has-batch: {answer.status_code} {answer.text[:200]}")
@@ -175,7 +189,7 @@ class _Check:
             self._missing(f"payload {cid}", payloads[cid])
         for cid in self._chosen(sorted(present)):
             try:
-                answer = self._http.get(f"/v1/cas/{cid}")
+                answer = self._asked("GET", f"/v1/cas/{cid}")
             except (httpx2.RemoteProtocolError, httpx2.ReadError) as error:  # a chunk after the first cannot be read
                 self._verdict.unreadable.append(f"payload {cid}: {error}")
                 continue
@@ -240,7 +254,7 @@ class _Check:
         found: dict[int, str] = {}
         query = ""
         while True:
-            answer = self._http.get(f"{SCOPE}/{name}/history{query}", headers=AUTHORIZATION)
+            answer = self._asked("GET", f"{SCOPE}/{name}/history{query}", headers=AUTHORIZATION)
             if answer.status_code == 404:
                 return found
             if answer.status_code != 200:
