@@ -79,7 +79,7 @@ def test_messages_name_what_the_user_has_given(run: Run, coregw: Start, tmp_path
         root = run("add", folder, gateway=process.url).stdout.strip()
         healed = run("heal", "--from", text, "--data", tmp_path / "data")
         assert healed.exit_code == 1
-        assert healed.stderr.splitlines()[-1].startswith(f"coregw: {text}: the header: ")
+        assert healed.stdout.startswith(f"refused: {text}: the header: ")
         backed_up = coregw("backup", odd, "--data", tmp_path / "data")
         assert backed_up.returncode == 1
         assert backed_up.stderr.decode().startswith(f"coregw: {tmp_path}/odd\\xff: expected a path in UTF-8")

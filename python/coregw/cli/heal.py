@@ -17,7 +17,7 @@ from coregw.cli.common import counted, json_option
 from coregw.cli.control import data_option, find_control
 from coregw.cli.framework import click, print_json
 from coregw.cli.gateways import GatewayChoice, client_settings, side_option
-from coregw.cli.main import EXIT_DAMAGED
+from coregw.cli.main import EXIT_DAMAGED, EXIT_FAILURE
 from coregw.cli.progress import shown_progress
 from coregw.errors import CoregwError, InvalidInput, RootNotFound, Unavailable
 from coregw.text import display_name
@@ -65,7 +65,8 @@ def heal_command(
     hold, as far as that gateway holds it. Published records have no CID, so they are restored only from a gateway that
     you trust with them (--records).
 
-    Works whether or not a gateway runs on the store. Exit codes: 0 nothing is missing; 4 something is still missing.
+    Works whether or not a gateway runs on the store. Exit codes: 0 nothing is missing; 1 FILE was refused;
+    4 something is still missing.
     """
     import msgspec
 
@@ -102,7 +103,10 @@ def heal_command(
     else:
         _show(result)
     is_whole = not (left.roots or left.payloads or heal.absent & set(cids) or heal.conflicts)
-    raise Exit(0 if is_whole else EXIT_DAMAGED)
+    if not is_whole:
+        raise Exit(EXIT_DAMAGED)
+    if heal.refused and not heal.is_gateway:
+        raise Exit(EXIT_FAILURE)
 
 
 class _Heal:
@@ -140,8 +144,8 @@ class _Heal:
         with _directory(self._data) as directory:
             shutil.copyfile(self._source, copy := directory / f"source{CAR_SUFFIX}")
             self._restore(directory)
-        for reason in self.refused:  # one file is stored as a whole or not at all
-            raise InvalidInput(f"{display_name(Path(self._source))}: {reason.removeprefix(f'{copy.name}: ')}")
+        given = display_name(Path(self._source))
+        self.refused = [f"{given}: {reason.removeprefix(f'{copy.name}: ')}" for reason in self.refused]
 
     def from_gateway(self, scopes: tuple[str, ...], named: list[str]) -> None:
         """Restore what is lost, then what something names: the trees that come back name more."""
