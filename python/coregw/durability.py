@@ -6,7 +6,7 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, Self, TypeGuard
@@ -64,10 +64,16 @@ def make_directory(path: Path) -> list[Path]:
         Those that were missing, the outermost first.
 
     Raises:
-        OSError: One cannot be created.
+        OSError: One cannot be created, and none is left.
     """
     missing = [each for each in (*reversed(path.parents), path) if not each.exists()]
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        for each in reversed(missing):
+            with suppress(OSError):
+                each.rmdir()
+        raise
     for each in missing:
         sync_path(each.parent)
     return missing

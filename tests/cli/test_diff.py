@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from click.testing import Result
@@ -18,6 +19,10 @@ from gateways import Reply, lying_gateway
 
 Run = Callable[..., Result]
 Start = Callable[..., subprocess.CompletedProcess[bytes]]
+
+MEMORY = Path("/dev/shm")  # noqa: S108 - the file system, not a place for secrets
+LATE = 16_725_225_600
+"""A time in the year 2500, which no root records."""
 
 OLD, NEW = payload_cid(b"old"), payload_cid(b"new")
 BEFORE = {"docs/a": OLD, "docs/b": OLD, "docs/same": OLD, "src/gone": OLD}
@@ -225,6 +230,40 @@ def test_what_cannot_be_read_is_not_absent(
         "- was a folder/x",
     ]
     assert (shown.returncode, inside) == (6, [6, 0])
+
+
+@pytest.mark.skipif(not MEMORY.is_dir(), reason="needs a file system with times after 2446")
+@pytest.mark.parametrize("level", ["all", "none"])
+def test_a_folder_of_which_not_everything_could_be_read_is_compared(run: Run, level: str) -> None:
+    with TemporaryDirectory(dir=MEMORY) as name:
+        folder, late = Path(name), Path(name, "late")
+        late.mkdir()
+        (late / "file").write_bytes(b"bytes")
+        (late / "gone").write_bytes(b"bytes")
+        os.utime(late, (LATE, LATE))
+        root = run("add", folder, "--attributes", level).stdout.strip()
+        shown = run("diff", root, folder)
+        assert (f"skipped {late}" in shown.stderr, shown.stdout) == (True, "")
+        (late / "gone").unlink()
+        os.utime(late, (LATE, LATE))
+        assert run("diff", root, folder).stdout == "- late/gone\n"
+        inside = run("diff", root, folder, "late/file", "--exit-code")
+        assert (inside.exit_code, inside.stdout) == (0, "")
+
+
+def test_a_folder_that_cannot_be_entered_has_not_lost_everything(
+    run: Run, coregw: Start, as_a_user: list[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "file").write_bytes(b"bytes")
+    root = run("add", folder).stdout.strip()
+    folder.chmod(0o400)
+    try:
+        shown = coregw("diff", root, folder, "--exit-code", under=as_a_user)
+    finally:
+        folder.chmod(0o700)
+    assert (shown.returncode, shown.stdout.decode()) == (6, "~ .  (folder → other)\n"), shown.stderr
 
 
 def test_names_that_are_not_utf8_are_not_those_that_look_alike(coregw: Start, run: Run, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
 import shutil
@@ -14,6 +15,7 @@ from backup_support import backed_up, pool, restored
 from coregw.errors import CoregwError, InvalidInput, StoreDamaged, Unavailable
 from coregw.messages.management import Progress
 from coregw.store.rocksdb import RocksStore, open_store
+from coregw.upkeep import restore
 from coregw.upkeep.backup import Repository, back_up
 from rocksdb_support import are_held, put_roots, run_until_dead
 from store_payloads import random_bytes, upload
@@ -66,6 +68,38 @@ async def test_a_failed_restore_leaves_no_directory_that_it_has_made(
         await restored(destination, place)
     assert [each.exists() for each in (place, place.parent)] == [is_there] * 2
     assert not is_there or not list(place.iterdir())
+
+
+async def test_a_restore_that_fails_at_its_end_leaves_nothing(
+    store: RocksStore, destination: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put_tree(store, 100)
+    await backed_up(store, destination)
+    place = tmp_path / "place"
+
+    def fail(path: Path) -> None:
+        if path == place:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(restore, "sync_path", fail)
+    with pytest.raises(Unavailable):
+        await restored(destination, place)
+    assert not place.exists()
+    monkeypatch.undo()
+    await restored(destination, place)
+
+
+async def test_a_path_that_cannot_be_made_is_not_made_in_part(
+    store: RocksStore, destination: Path, tmp_path: Path
+) -> None:
+    await backed_up(store, destination)
+    (tmp_path / "loop").symlink_to("loop")
+    for place in (tmp_path / "new" / "below" / ("n" * 300), tmp_path / "loop" / "below"):
+        with pytest.raises(Unavailable):
+            await restored(destination, place)
+        with pytest.raises(Unavailable):
+            await backed_up(store, place)
+    assert not (tmp_path / "new").exists()
 
 
 async def test_a_directory_without_a_backup_is_no_source(tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ def test_a_root_comes_back_from_a_car(base: Base, source: str, tmp_path: Path) -
         car = tmp_path / f"{root}.car"
         assert coregw("export", "--gateway", source, "--payloads", root, str(car)).returncode == 0
         healed = coregw("heal", "--from", str(car), "--data", str(data))
+        assert f"restored: {car.stem}\n" in healed.stdout, healed
         assert f"missing: {root}" not in healed.stdout, healed
     found = asyncio.run(served(data, base[1]))
     assert set(missing) <= found.whole

@@ -127,8 +127,11 @@ def _with_folder(
     report_left_out(compared.left_out)
     if compared.as_added:
         note(f"with --as-added there is no difference: it leaves out {counted(len(compared.as_added), 'item')}")
-    top = path.joinpath(*above)
-    is_unknown = any(each.file.is_relative_to(top) or top.is_relative_to(each.file) for each in compared.skipped)
+    is_unknown = any(each.file.is_relative_to(path.joinpath(*above)) for each in compared.skipped)
+    # Of what is below a folder that could not be listed nothing is known.
+    is_unknown |= any(
+        each.kinds[1] == "other" and above[: len(each.segments)] == each.segments for each in compared.differences
+    )
     return (each for each in compared.differences if each.segments[: len(above)] == above), is_unknown
 
 

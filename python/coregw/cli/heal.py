@@ -20,7 +20,7 @@ from coregw.cli.gateways import GatewayChoice, client_settings, side_option
 from coregw.cli.main import EXIT_DAMAGED, EXIT_FAILURE
 from coregw.cli.progress import shown_progress
 from coregw.errors import CoregwError, InvalidInput, RootNotFound, Unavailable
-from coregw.text import display_name
+from coregw.text import display_name, without_surrogates
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -142,10 +142,11 @@ class _Heal:
 
         self.missing()  # raises if the store has to be repaired first
         with _directory(self._data) as directory:
-            shutil.copyfile(self._source, copy := directory / f"source{CAR_SUFFIX}")
+            name = without_surrogates(Path(self._source).stem) + CAR_SUFFIX
+            shutil.copyfile(self._source, directory / name)
             self._restore(directory)
         given = display_name(Path(self._source))
-        self.refused = [f"{given}: {reason.removeprefix(f'{copy.name}: ')}" for reason in self.refused]
+        self.refused = [f"{given}: {reason.removeprefix(f'{name}: ')}" for reason in self.refused]
 
     def from_gateway(self, scopes: tuple[str, ...], named: list[str]) -> None:
         """Restore what is lost, then what something names: the trees that come back name more."""

@@ -7,6 +7,7 @@ A store that is not made of files is copied row by row before, into the working 
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -182,8 +183,7 @@ async def _copied_rows(
 
 
 def _repository(destination: Path, data: Path | None) -> Repository:
-    where = destination.resolve()
-    if data is not None and data.resolve() in (where, *where.parents):
+    if data is not None and Path(os.path.realpath(destination)).is_relative_to(os.path.realpath(data)):
         raise InvalidInput(f"{destination} is in the data directory {data}, which a backup must outlive")
     return Repository.create(destination)
 

@@ -10,6 +10,7 @@ remainder.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -98,7 +99,7 @@ def restore(source: Path, data: Path, number: int | None, track: Track, *, quick
     """
     began = time.monotonic()
     repository = Repository.open(source)
-    if data.resolve().is_relative_to(source.resolve()):
+    if Path(os.path.realpath(data)).is_relative_to(os.path.realpath(source)):
         raise InvalidInput(f"{data} is in the backup {source}: restore to another directory")
     with repository.locked(shared=True):
         generation = repository.newest() if number is None else repository.generation(number)
@@ -151,6 +152,8 @@ def _prepared(data: Path) -> Iterator[Path]:
         finally:
             with suppress(OSError):
                 shutil.rmtree(data / _RESTORING)
+                if not (data / MARKER).exists():  # it was moved half-way
+                    shutil.rmtree(data / DATABASE)
 
 
 def _remove_empty(directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -84,10 +85,13 @@ async def compare_folder(
         local.insert(0, FolderEntry((), "folder", None, own))
     places = {entry.path: place for place, entry in enumerate(hashed)}
     skipped = skipped_at(hashed, recorded.attributes)
-    unread = {_below(path, each.file) for each in skipped}
-    folders = {place for place, entry in enumerate(hashed) if entry.kind == "folder"}
-    unlisted = {each for each in unread if places.get("/".join(each)) in folders}
-    others: dict[tuple[str, ...], FolderEntry] = {each: FolderEntry(each, "other", None, None) for each in unread}
+    others: dict[tuple[str, ...], FolderEntry] = {}
+    for skip in skipped:
+        segments = _below(path, skip.file)
+        place = places.get("/".join(segments))
+        is_folder = not segments or (place is not None and hashed[place].kind == "folder")
+        others[segments] = FolderEntry(segments, "folder" if is_folder else "other", None, None)
+    unlisted = await in_thread(_unlisted, path, [each.segments for each in others.values() if each.kind == "folder"])
     left_out = [Skipped(*each) for each in found.left_out]
     for each in unrecorded(found, recorded.attributes):
         if as_added:
@@ -111,8 +115,23 @@ _IGNORES = (".coregwignore", ".gitignore")
 
 
 def _below(top: Path, file: Path) -> tuple[str, ...]:
-    """Return the path of a file below a folder, with names as of `os.fsdecode`. A single file has no such path."""
+    """Return the path of a file below a folder, with names as of `os.fsdecode`. That of a single file is its name."""
+    if file == top and not top.is_dir():
+        return (top.name,)
     return file.relative_to(top).parts if file.is_relative_to(top) else ()
+
+
+def _unlisted(top: Path, folders: Sequence[tuple[str, ...]]) -> set[tuple[str, ...]]:
+    """Return which of these folders cannot be listed. Of others, something else could not be read. O(their entries)."""
+    unlisted = set()
+    for segments in folders:
+        try:
+            with os.scandir(top.joinpath(*segments)) as entries:
+                for each in entries:
+                    each.stat(follow_symlinks=False)
+        except OSError:
+            unlisted.add(segments)
+    return unlisted
 
 
 def _with_others(
@@ -127,23 +146,21 @@ def _with_others(
         listed: The paths of the root.
         local: The paths of the folder that a root may have.
         others: What else the folder has, some of which could not be read: none of it is absent.
-        unlisted: Which of these are folders: if the root has them, nothing is known of what is below them.
+        unlisted: Which of these are folders that cannot be listed: nothing is known of what is in them.
     """
-
-    def is_unknown(segments: tuple[str, ...]) -> bool:
-        return any(segments[:depth] in unlisted for depth in range(1, len(segments)))
-
     held = {each.segments[:depth] for each in listed for depth in range(len(each.segments))} & unlisted
     held |= {each.segments for each in listed if each.kind == "folder"} & unlisted
-    theirs = [each for each in listed if each.segments not in held and not is_unknown(each.segments)]
-    theirs += [FolderEntry(each, "folder", None, None) for each in held]
-    mine = {each.segments: each for each in local if each.segments not in held}
+
+    def is_unknown(segments: tuple[str, ...]) -> bool:
+        return any(segments[:depth] in held for depth in range(len(segments) + 1))
+
+    theirs = [each for each in listed if not is_unknown(each.segments)]
+    mine = {each.segments: each for each in local if not is_unknown(each.segments)}
     for segments, each in others.items():
-        if segments in unlisted and segments not in held:
-            mine.setdefault(segments, FolderEntry(segments, "folder", None, None))
-        elif segments or not (theirs or mine):  # some attributes of the folder itself could not be read
+        if segments and not is_unknown(segments):
             mine.setdefault(segments, each)
-    return theirs, list(mine.values())
+    theirs += [FolderEntry(each, "folder", None, None) for each in held]
+    return theirs, [*mine.values(), *(FolderEntry(each, "other", None, None) for each in held)]
 
 
 def _explaining(
