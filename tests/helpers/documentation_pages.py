@@ -88,6 +88,7 @@ PAGES: dict[str, Page] = {
             "coregw copy --from rocksdb:DIR": "coregw restore {folder}/backup --data restored && "
             "coregw copy --from rocksdb:restored",
             "postgresql://HOST/NAME": "rocksdb:copied",
+            "coregw fsck --repair --data DIR": "coregw fsck --repair --data restored",
             "--data DIR": "--data {folder}/srv/coregw",
             "REPOSITORY": "{folder}/backup",
             "--from URL": "--from http://127.0.0.1:{a}",
