@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "extras": set(),
     "heap": set(),
     "telemetry": set(),
-    "text": set(),
+    "text": {"errors"},
     "undecodable": {"extras"},
     "folders": {"_core", "durability", "errors", "extras", "text", "undecodable"},
     "filesystem": {"_core", "client", "errors", "extras", "folders", "text", "trust"},

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, Self, TypeGuard
@@ -19,6 +20,7 @@ __all__ = [
     "create_file",
     "is_unnamed",
     "make_directory",
+    "open_at_once",
     "replace_durably",
     "reported_as",
     "sync_path",
@@ -44,6 +46,18 @@ def reported_as(path: Path | str) -> Iterator[None]:
 def is_unnamed(error: BaseException | None) -> TypeGuard[OSError]:
     """Whether the system refused something with an open file: a full disk, a quota. Such errors name no file."""
     return isinstance(error, OSError) and error.errno is not None and error.filename is None
+
+
+_READ_FLAGS: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+def open_at_once(path: os.PathLike[str]) -> FileIO:
+    """Open a file for reading. Never waits, as an open of a named pipe that nobody writes to would.
+
+    Raises:
+        OSError: It can't be opened, or is a directory. Names the file.
+    """
+    return FileIO(os.fspath(path), opener=lambda name, _: os.open(name, _READ_FLAGS))
 
 
 def sync_path(path: Path) -> None:

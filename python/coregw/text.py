@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["byte_size", "display_name", "duration", "encode_json", "printable", "without_surrogates"]
+from coregw.errors import InvalidInput
+
+__all__ = [
+    "byte_size",
+    "display_name",
+    "duration",
+    "encode_json",
+    "printable",
+    "require_utf_8",
+    "without_surrogates",
+]
 
 _MAX_CHARACTERS: Final = 500
 _MAX_NAME_CHARACTERS: Final = 4096
@@ -17,16 +26,19 @@ def printable(text: str, limit: int = _MAX_CHARACTERS) -> str:
 
     So are bytes that are not UTF-8, as `os.fsdecode` returns them.
     """
-    short = text if len(text) <= limit else text[: limit - 1] + "…"
-    if short.isprintable():
-        return short
-    short = without_surrogates(short)
+    if text.isprintable():
+        return _cut(text, limit)
+    short = _cut(without_surrogates(text), limit)
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in short)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def display_name(file: Path) -> str:
     """Return a file's name for messages, with escapes for control characters and bytes that are not UTF-8."""
-    return printable(os.fsencode(file).decode("utf-8", "backslashreplace"), _MAX_NAME_CHARACTERS)
+    return printable(str(file), _MAX_NAME_CHARACTERS)
 
 
 def encode_json(value: object) -> bytes:
@@ -45,6 +57,14 @@ def _escaped(value: Any) -> Any:  # noqa: ANN401 - JSON
     if isinstance(value, dict):
         return {_escaped(name): _escaped(each) for name, each in value.items()}
     return [_escaped(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def require_utf_8(path: Path, why: str) -> None:
+    """Raise `InvalidInput`, which says why, if a path is not UTF-8."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{display_name(path)}: expected a path in UTF-8{why}") from None
 
 
 def without_surrogates(text: str) -> str:

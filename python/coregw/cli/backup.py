@@ -13,8 +13,7 @@ from coregw.cli.common import json_option
 from coregw.cli.control import data_option, find_control
 from coregw.cli.framework import LOCAL_PATH, click
 from coregw.cli.progress import print_result, shown_progress
-from coregw.errors import InvalidInput
-from coregw.text import display_name, without_surrogates
+from coregw.text import require_utf_8
 
 if TYPE_CHECKING:
     from coregw.store.collection import CollectableStore
@@ -85,8 +84,7 @@ def _back_up(
 ) -> dict[str, Any]:
     control = find_control(data)
     if control is not None:
-        if str(destination) != without_surrogates(str(destination)):
-            raise InvalidInput(f"{display_name(destination)}: expected a path in UTF-8, since a gateway writes there")
+        require_utf_8(destination, ", since a gateway writes there")
         with control:
             return control.run("backup", {"destination": str(destination), "keep": keep, "adopt": adopt}, show)
     import asyncio

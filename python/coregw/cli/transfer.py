@@ -199,8 +199,6 @@ def import_command(file: str, as_json: bool, gateway: GatewayChoice) -> None:
 def _opened(file: str) -> Iterator[Path]:
     """Yield a path that can be read repeatedly, as a failed request is retried from the start."""
     if file != "-" and not stat.S_ISFIFO(Path(file).stat().st_mode):
-        with Path(file).open("rb"):  # an error names it; one of a request does not
-            pass
         yield Path(file)
         return
     with NamedTemporaryFile(prefix="coregw-", suffix=".car") as copy:

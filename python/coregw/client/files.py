@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, Final, Self
 
 from coregw import _core
+from coregw.durability import open_at_once
 from coregw.errors import Conflict, InvalidInput, TooLarge
 from coregw.verify import Buffer
 
@@ -35,8 +36,6 @@ CHUNK_BYTES = 256 * 1024
 
 _PAUSE_MILLISECONDS = 100
 """The longest time without a look for a cancellation while a pipe is waited for."""
-
-_READ_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 def as_bytes(data: Buffer) -> bytes:
@@ -112,7 +111,7 @@ class Upload:
             return
         self._hasher = self._new_hasher()
         count = 0
-        with os.fdopen(os.open(self._data, _READ_FLAGS), "rb", buffering=0) as file:
+        with open_at_once(self._data) as file:
             before = FileState(file.fileno())
             if not stat.S_ISREG(before.mode):
                 data = _read_to_end(file, self.name, self._limit)
@@ -130,13 +129,13 @@ class Upload:
 
 
 def open_file(path: Path, name: str) -> FileIO:
-    """Open a regular file for reading. Never waits, as an open of a named pipe that nobody writes to would.
+    """Open a regular file for reading. Never waits.
 
     Raises:
         InvalidInput: It is a pipe, a socket or a device.
         OSError: It can't be opened.
     """
-    file: FileIO = os.fdopen(os.open(path, _READ_FLAGS), "rb", buffering=0)
+    file = open_at_once(path)
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return file
     file.close()
@@ -155,7 +154,7 @@ def pipe_content(path: Path, limit: int, check: Check = lambda count: None) -> b
         OSError: It can't be read.
         TooLarge: It has more than `limit` bytes.
     """
-    with os.fdopen(os.open(path, _READ_FLAGS), "rb", buffering=0) as file:
+    with open_at_once(path) as file:
         is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
         return None if is_file else _read_to_end(file, str(path), limit, check)
 

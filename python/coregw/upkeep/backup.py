@@ -7,7 +7,6 @@ A store that is not made of files is copied row by row before, into the working 
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -34,6 +33,7 @@ from coregw.upkeep.repository import (
     check_store,
     digest,
     in_tracked_thread,
+    is_within,
     using,
 )
 from coregw.upkeep.working_store import CopiedRows, WorkingStore, link_generation, update_working_store
@@ -183,7 +183,7 @@ async def _copied_rows(
 
 
 def _repository(destination: Path, data: Path | None) -> Repository:
-    if data is not None and Path(os.path.realpath(destination)).is_relative_to(os.path.realpath(data)):
+    if data is not None and is_within(destination, data):
         raise InvalidInput(f"{destination} is in the data directory {data}, which a backup must outlive")
     return Repository.create(destination)
 

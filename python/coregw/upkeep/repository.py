@@ -33,6 +33,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from io import FileIO
 from pathlib import Path
 from typing import Annotated, BinaryIO, Final, Literal, Self, TypeVar
 from uuid import UUID
@@ -40,7 +41,7 @@ from uuid import UUID
 import msgspec
 
 from coregw.concurrency import in_thread
-from coregw.durability import create_file, make_directory, replace_durably, sync_path
+from coregw.durability import create_file, make_directory, open_at_once, replace_durably, sync_path
 from coregw.errors import InvalidInput, NotFound, StorageFull, StoreDamaged, Unavailable
 from coregw.messages.management import Progress, ProgressCallback
 from coregw.store.collection import Identity
@@ -64,6 +65,7 @@ __all__ = [
     "encode_manifest",
     "hash_durably",
     "in_tracked_thread",
+    "is_within",
     "open_and_close",
     "read_whole",
     "using",
@@ -251,9 +253,14 @@ def digest(path: Path, expected_size: int, advance: Advance) -> str:
     return hashed.hexdigest()
 
 
-def _opened(path: Path) -> BinaryIO:
+def is_within(path: Path, directory: Path) -> bool:
+    """Whether a path is that of a directory, or of something in it, by way of links too. A loop of links is a name."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory))
+
+
+def _opened(path: Path) -> FileIO:
     """Open a regular file. A pipe would keep its reader waiting, and a device may have no end."""
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0)
+    file = open_at_once(path)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise StoreDamaged(f"{path} is not a regular file")

@@ -10,7 +10,6 @@ remainder.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import time
@@ -43,6 +42,7 @@ from coregw.upkeep.repository import (
     check_store,
     copy,
     in_tracked_thread,
+    is_within,
     open_and_close,
     using,
 )
@@ -99,7 +99,7 @@ def restore(source: Path, data: Path, number: int | None, track: Track, *, quick
     """
     began = time.monotonic()
     repository = Repository.open(source)
-    if Path(os.path.realpath(data)).is_relative_to(os.path.realpath(source)):
+    if is_within(data, source):
         raise InvalidInput(f"{data} is in the backup {source}: restore to another directory")
     with repository.locked(shared=True):
         generation = repository.newest() if number is None else repository.generation(number)

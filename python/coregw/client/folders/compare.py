@@ -104,7 +104,6 @@ async def compare_folder(
         for each in compare_folders(*_with_others(listed, local, others, unlisted))
         if (changed := await _with_ranges(client, each, found, hashed, places)) is not None
     ]
-    differences.sort(key=lambda each: each.segments)
     explaining: list[Skipped] = []
     if differences and not as_added:
         explaining = await in_stoppable_thread(_explaining, path, exclude, named, recorded.attributes, differences)

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import IO, Final, Self
 
 from coregw.client.static.tree import MAX_SMALL_BYTES, NO_PAYLOADS, StaticTree, TreeState
-from coregw.durability import PARTIAL_NAME, NewFile, sync_path
+from coregw.durability import PARTIAL_NAME, NewFile, open_at_once, sync_path
 from coregw.errors import InvalidInput
 from coregw.extras import missing_extra
 
@@ -126,7 +126,7 @@ class StaticFolder:
 
     def _opened(self, path: str) -> IO[bytes]:
         """Open a file. What is not a regular file counts as empty: a device may have no end, and a pipe no writer."""
-        file = os.fdopen(os.open(self._file(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0)
+        file = open_at_once(self._file(path))
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return file
         file.close()

@@ -30,7 +30,6 @@ from coregw.store.rocksdb.directory import (
     prepare,
     read_identity,
     remove_checkpoint,
-    require_utf_8,
     require_working_disk,
     write_identity,
 )
@@ -54,6 +53,7 @@ from coregw.store.rocksdb.mark import HighWaterMark, drop_torn_ends
 from coregw.store.rocksdb.options import database_options, family_options, translated
 from coregw.store.rocksdb.readonly import Cause, open_read_only, require_skippable
 from coregw.store.rocksdb.rows import ADVICE, Rows, Write, advised
+from coregw.text import require_utf_8
 
 __all__ = [
     "Database",
@@ -354,7 +354,7 @@ class Database(Rows):
         A compaction that reads a damaged SST stops writes, even the first.
         """
         if self._lock is None:
-            require_utf_8(self.path)
+            require_utf_8(self.path, " for a store")  # RocksDB's binding takes no other
             self._lock = weakref.finalize(self, lock_directory(self.path))
         try:
             self._open_locked(salvage=salvage)

@@ -33,7 +33,6 @@ from coregw.store.collection import Identity
 from coregw.store.rocksdb.layout import FORMAT_VERSION
 from coregw.store.rocksdb.mark import require_durable
 from coregw.store.rocksdb.options import in_use, translated
-from coregw.text import display_name
 from coregw.undecodable import UNDECODABLE
 
 if TYPE_CHECKING:
@@ -190,14 +189,6 @@ def prepare(path: Path, *, salvage: bool) -> State:
             if not salvage:
                 require_durable(path / DATABASE)
         return state
-
-
-def require_utf_8(path: Path) -> None:
-    """Raise `InvalidInput` if RocksDB's binding cannot be given the path of a store."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        raise InvalidInput(f"{display_name(path)}: expected a path in UTF-8 for a store") from None
 
 
 def has_current_format(path: Path) -> bool:

@@ -493,8 +493,10 @@ class RocksThreadCalls:
         return [self._outcomes_of(*each) for each in zip(requests, groups, strict=True)]
 
     def _outcomes_of(self, request: Request | None, group: _Group) -> list[Any]:
-        if request is None or request.error is None:
-            return [] if request is None else list(request.result)
+        if request is None:
+            return []
+        if request.error is None:
+            return list(request.result)
         if isinstance(_failure_of(request), StoreDamaged) and len(group.writes) > 1:  # a row that one of them reads
             return [self._commit([_Group(group.request, [each])])[0][0] for each in group.writes]
         return [request.error] * len(group.writes)
